@@ -39,6 +39,11 @@ impl Endpoint {
     }
 }
 
+/// The fault of a host endpoint until [`Fabric::locate`](super::Fabric::locate) finds its interfaces.
+pub(super) const UNLOCATED: &str = "its interfaces depend on the addresses of the host";
+/// The fault of all host endpoints of a host that excludes interfaces by a pattern.
+pub(super) const PATTERNS: &str = "patterns of interfaceExclude are not evaluated";
+
 /// Reads a host endpoint. Its name differs from that of each workload endpoint.
 pub(super) fn host_endpoint(
     name: &str,
@@ -49,15 +54,17 @@ pub(super) fn host_endpoint(
     let profiles = texts(&spec["profiles"]);
     let listed = spec["profiles"].as_array().map_or(0, Vec::len);
     let interface = spec["interfaceName"].as_str().unwrap_or_default();
+    let expected = texts(&spec["expectedIPs"]);
+    let addresses = expected.iter();
     let fault = match interface {
-        "" => Some("its interfaces depend on the addresses of the host"),
+        "" => Some(UNLOCATED),
         _ if listed != profiles.len() => Some("its profiles are unreadable"),
         _ => None,
     };
     Endpoint {
         name: format!("host endpoint {name}"),
         interface: interface.to_owned(),
-        addresses: Vec::new(),
+        addresses: addresses.filter_map(|text| text.parse().ok()).collect(),
         fault: fault.map(str::to_owned),
         namespace: String::new(),
         labels: effective(labels_of_host(value), &profiles, inherited),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::endpoints::{Endpoint, endpoint, host_endpoint};
+use super::endpoints::{Endpoint, PATTERNS, endpoint, host_endpoint};
 use super::guard::Control;
 use super::members::{Member, Members, member, set_member};
 use super::nodes;
@@ -153,13 +153,11 @@ impl Fabric {
             if self.is_workload(&read.interface) {
                 continue;
             }
-            let excluded = &self.settings.excluded;
-            if excluded.contains(&read.interface) {
+            if self.is_excluded(&read.interface) {
                 continue;
             }
-            if excluded.iter().any(|part| part.starts_with('/')) {
-                let fault = "patterns of interfaceExclude are not evaluated";
-                read.fault.get_or_insert_with(|| fault.to_owned());
+            if self.has_patterns() {
+                read.fault.get_or_insert_with(|| PATTERNS.to_owned());
             }
             self.hosts.push(read);
         }

@@ -89,9 +89,20 @@ impl Fabric {
     /// Returns the host endpoint that applies to an interface.
     fn host_endpoint(&self, interface: &str) -> Option<&Endpoint> {
         let named = |name: &str| self.hosts.iter().find(|host| host.interface == name);
-        let is_excluded = self.settings.excluded.iter().any(|name| name == interface);
-        let all = named(ALL).filter(|_| interface != LOOPBACK && !is_excluded);
+        let is_excluded = interface == LOOPBACK || self.is_excluded(interface);
+        let all = named(ALL).filter(|_| !is_excluded);
         named(interface).or(all)
+    }
+
+    /// Returns whether no host endpoint applies to an interface. Patterns are not evaluated.
+    pub(super) fn is_excluded(&self, interface: &str) -> bool {
+        self.settings.excluded.iter().any(|name| name == interface)
+    }
+
+    /// Returns whether interfaces are excluded by a pattern.
+    pub(super) fn has_patterns(&self) -> bool {
+        let mut excluded = self.settings.excluded.iter();
+        excluded.any(|part| part.starts_with('/'))
     }
 
     /// Returns whether a name is that of a workload interface.

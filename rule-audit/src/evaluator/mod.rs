@@ -10,6 +10,7 @@ mod fabric;
 mod failsafe;
 mod guard;
 mod hosts;
+mod located;
 mod members;
 mod nodes;
 mod passage;
