@@ -60,6 +60,11 @@ fn stores_by(runner: &mut TestRunner, count: usize) -> Vec<Stored> {
 
 /// Replaces the content of the datastore, and waits until the kernel's rules are equal to it.
 pub(crate) fn program(host: &Host, old: &Stored, new: &Stored) {
+    program_as(host, old, new, &fabric(new));
+}
+
+/// Replaces the content of the datastore, and waits until the kernel's rules are equal to this fabric.
+pub(crate) fn program_as(host: &Host, old: &Stored, new: &Stored, fabric: &Fabric) {
     for key in old.keys().filter(|key| !new.contains_key(*key)) {
         host.delete(key);
     }
@@ -72,7 +77,7 @@ pub(crate) fn program(host: &Host, old: &Stored, new: &Stored) {
     let last = RefCell::new(Report::default());
     let deadline = std::time::Instant::now() + crate::world::host::PATIENCE;
     while !last.borrow().is_equal() || last.borrow().subjects.is_empty() {
-        let report = last.replace(compared(new));
+        let report = last.replace(audit(fabric, &listing()));
         let stored = serde_json::to_string_pretty(new).unwrap();
         assert!(
             std::time::Instant::now() < deadline,

@@ -9,6 +9,8 @@ mod directed;
 mod draw;
 #[path = "verdicts/evaluated.rs"]
 mod evaluated;
+#[path = "verdicts/hosts.rs"]
+mod hosts;
 #[path = "verdicts/probe.rs"]
 mod probe;
 #[path = "verdicts/wires.rs"]
@@ -20,16 +22,17 @@ use std::net::IpAddr;
 use cambric_felix::apply::conntrack;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rule_audit::packet::state;
 use serde_json::json;
 
-use crate::readback::{Stored, common, fabric, program};
+use crate::readback::{Stored, common, fabric, program_as};
 use crate::world::host::{Host, mac};
 use crate::world::{lab, run, try_run};
 use directed::Directed;
 use draw::Draw;
 use evaluated::{Evaluator, Verdict};
 use probe::{Kind, Probe, Tracked, Tuple, reverse};
-use wires::{Party, WORKLOADS, Wires, addresses, wait_up};
+use wires::{ASIDE, HOST, HOST_ASIDE, Party, WORKLOADS, Wires, addresses, wait_up};
 
 /// Number of generated datastores.
 const STORES: usize = 8;
@@ -50,7 +53,7 @@ struct Case {
     verdict: Verdict,
     passes: bool,
     /// The kind of the rule that it is about, and whether this rule matches.
-    rule: Option<(&'static str, bool)>,
+    rule: Option<(String, bool)>,
 }
 
 /// The packets for one datastore.
@@ -74,9 +77,16 @@ impl<'f> Plan<'f> {
     /// Returns the case of the first packet of a connection, unless there was a packet of this connection
     /// already, or both treatments are correct.
     fn case(&mut self, sender: Party, probe: &Probe) -> Option<Case> {
-        let tuple = probe.tuple().canonical(reverse(probe));
-        let case = (!self.used.contains(&tuple)).then(|| self.next(sender, probe));
+        let is_used = self.tuples(probe).any(|tuple| self.used.contains(&tuple));
+        let case = (!is_used).then(|| self.next(sender, probe));
         case.flatten()
+    }
+
+    /// Returns the connection of a packet, before and after the translation of its destination.
+    fn tuples(&self, probe: &Probe) -> impl Iterator<Item = Tuple> + use<> {
+        let both = [Some(*probe), self.evaluator.translated(probe)];
+        let both = both.into_iter().flatten();
+        both.map(|probe| probe.tuple().canonical(reverse(&probe)))
     }
 
     /// Returns the case of a packet in the present state of its connection.
@@ -93,9 +103,9 @@ impl<'f> Plan<'f> {
     }
 
     fn add(&mut self, case: Case) {
-        self.used
-            .insert(case.probe.tuple().canonical(reverse(&case.probe)));
-        if case.passes {
+        let tuples = self.tuples(&case.probe);
+        self.used.extend(tuples);
+        if case.passes && case.verdict.state != state::UNTRACKED {
             self.tracked.add(&case.probe);
         }
         self.cases.push(case);
@@ -103,11 +113,12 @@ impl<'f> Plan<'f> {
 
     /// Adds the answer to a packet, and the packet after it.
     fn add_later(&mut self, first: &Case) {
-        let (sender, receiver) = (first.sender, Party::of(first.probe.to));
+        let (sender, receiver) = (first.sender, first.verdict.receiver);
         // The host answers by itself.
         let answers_itself = sender == Party::Host && !matches!(first.probe.kind, Kind::Udp);
         let is_claimed = Party::of(first.probe.from) != sender;
-        if receiver == Party::Host || answers_itself || is_claimed {
+        let is_translated = self.evaluator.translated(&first.probe).is_some();
+        if receiver == Party::Host || answers_itself || is_claimed || is_translated {
             return;
         }
         let Some(answer) = first.probe.answer() else {
@@ -124,12 +135,12 @@ impl<'f> Plan<'f> {
     }
 
     /// Draws packets that different rules decide about.
-    fn draw(&mut self, draw: &mut Draw) {
+    fn draw_from(&mut self, count: usize, mut draw: impl FnMut() -> (Party, Probe)) {
         let mut decisions: BTreeMap<_, usize> = BTreeMap::new();
         let mut others = Vec::new();
-        let mut left = FIRST_PACKETS;
+        let mut left = count;
         for _ in 0..CANDIDATES {
-            let (sender, probe) = draw.probe();
+            let (sender, probe) = draw();
             let Some(case) = self.case(sender, &probe) else {
                 continue;
             };
@@ -162,7 +173,7 @@ struct Counts {
     arrived: usize,
     dropped: usize,
     /// By the kind of the rule: not matched, matched.
-    rules: BTreeMap<&'static str, [usize; 2]>,
+    rules: BTreeMap<String, [usize; 2]>,
     /// By state.
     states: BTreeMap<u128, usize>,
 }
@@ -195,14 +206,17 @@ impl Lab {
     }
 
     /// Programs a datastore, and removes all connections.
-    fn program(&mut self, store: &Stored) {
-        program(&self.host, &self.stored, store);
+    fn program(&mut self, store: &Stored, fabric: &rule_audit::Fabric) {
+        program_as(&self.host, &self.stored, store, fabric);
         wait_up(&self.host);
         // The kernel has published all sets when another transaction is done.
         try_run("nft --check add table inet published");
+        // Each connection has an end there.
         let own = (1..=WORKLOADS).flat_map(addresses);
-        let own: BTreeSet<IpAddr> = own.map(|address| address.parse().unwrap()).collect();
-        conntrack::flush(&own).unwrap();
+        let others = [&HOST[..], &HOST_ASIDE, &ASIDE.concat()].concat();
+        let all = own.chain(others.into_iter().map(str::to_owned));
+        let all: BTreeSet<IpAddr> = all.map(|address| address.parse().unwrap()).collect();
+        conntrack::flush(&all).unwrap();
         self.stored.clone_from(store);
     }
 
@@ -224,7 +238,7 @@ impl Lab {
                 );
             }
             for (number, case) in (first..).zip(batch) {
-                let own = &arrived[&Party::of(case.probe.to)];
+                let own = &arrived[&case.verdict.receiver];
                 let (passes, wanted) = (own.contains(&number), case.passes);
                 assert_eq!(passes, wanted, "{}", self.explain(case));
                 self.count(case);
@@ -238,8 +252,9 @@ impl Lab {
             false => self.counts.dropped += 1,
         }
         *self.counts.states.entry(case.verdict.state).or_default() += 1;
-        if let Some((kind, is_hit)) = case.rule {
-            self.counts.rules.entry(kind).or_default()[usize::from(is_hit)] += 1;
+        if let Some((kind, is_hit)) = &case.rule {
+            let counts = self.counts.rules.entry(kind.clone()).or_default();
+            counts[usize::from(*is_hit)] += 1;
         }
     }
 
@@ -294,10 +309,10 @@ fn generated_policies_decide_about_real_packets() {
         let mut lab = Lab::new();
         let mut draw = Draw(lab.seed);
         for store in stores(lab.seed, &mut draw) {
-            lab.program(&store);
             let fabric = fabric(&store);
+            lab.program(&store, &fabric);
             let mut plan = Plan::new(&fabric);
-            plan.draw(&mut draw);
+            plan.draw_from(FIRST_PACKETS, || draw.probe());
             let cases = std::mem::take(&mut plan.cases);
             lab.check(&cases);
         }
@@ -314,8 +329,8 @@ fn conditions_decide_about_packets_that_match_or_not() {
         let mut draw = Draw(lab.seed);
         for is_egress in [false, true] {
             let directed = Directed::new(is_egress);
-            lab.program(&directed.store);
             let fabric = fabric(&directed.store);
+            lab.program(&directed.store, &fabric);
             let mut plan = Plan::new(&fabric);
             directed.plan(&mut plan, &mut draw);
             let cases = std::mem::take(&mut plan.cases);

@@ -295,7 +295,7 @@ fn own_rows() -> Vec<Row> {
 }
 
 /// Returns a rule for the other direction.
-fn mirrored(rule: &Value) -> Value {
+pub(super) fn mirrored(rule: &Value) -> Value {
     let mut rule = rule.clone();
     let (source, destination) = (rule["source"].take(), rule["destination"].take());
     for (field, end) in [("destination", source), ("source", destination)] {
@@ -380,7 +380,7 @@ impl Directed {
                 }
                 left[usize::from(is_hit)] -= 1;
                 plan.add(Case {
-                    rule: Some((row.kind, is_hit)),
+                    rule: Some((row.kind.to_owned(), is_hit)),
                     ..case
                 });
             }
@@ -448,7 +448,7 @@ impl Directed {
 }
 
 /// Returns the endpoints and network sets.
-fn endpoints() -> Stored {
+pub(super) fn endpoints() -> Stored {
     let mut store = Stored::new();
     let mut put = |key: String, labels: Value, spec: Value| {
         let name = key.rsplit('/').next().unwrap().to_owned();

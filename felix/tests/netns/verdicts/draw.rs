@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::probe::{ACK, Kind, Probe, RESET, SYN};
-use super::wires::{HOST, Party, WORKLOADS, addresses};
+use super::wires::{ASIDE, HOST, Party, WORKLOADS, addresses};
 
 /// Addresses of other hosts, by IP version.
 const FAR: [&[&str]; 2] = [
@@ -25,7 +25,7 @@ const FAR: [&[&str]; 2] = [
         "2001:db8:1::7",
     ],
 ];
-const PORTS: [u16; 14] = [53, 54, 67, 68, 78, 79, 80, 81, 82, 90, 91, 8000, 8080, 8081];
+pub(super) const PORTS: [u16; 14] = [53, 54, 67, 68, 78, 79, 80, 81, 82, 90, 91, 8000, 8080, 8081];
 /// Types and codes of ICMP and of ICMPv6.
 const MESSAGES: [&[(u8, u8)]; 2] = [
     &[(8, 0), (8, 0), (8, 1), (13, 0), (0, 0)],
@@ -49,11 +49,12 @@ impl Draw {
         values[self.below(values.len())]
     }
 
-    fn address(&mut self, party: Party, is_v6: usize) -> IpAddr {
+    pub(super) fn address(&mut self, party: Party, is_v6: usize) -> IpAddr {
         let text = match party {
             Party::Workload(n) => addresses(n)[is_v6].clone(),
             Party::Host => HOST[is_v6].to_owned(),
             Party::Far => self.of(FAR[is_v6]).to_owned(),
+            Party::Side => self.of(&ASIDE[is_v6]).to_owned(),
         };
         text.parse().unwrap()
     }

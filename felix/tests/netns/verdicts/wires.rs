@@ -22,14 +22,47 @@ use crate::world::{Namespace, Workload, run, sysctl};
 pub(super) const WORKLOADS: u8 = 4;
 /// Addresses of the host.
 pub(super) const HOST: [&str; 2] = ["10.0.0.11", "fd00::11"];
-/// The next hop to other hosts, and its link-layer address.
-const FAR: ([&str; 2], &str) = (["10.0.0.1", "fd00::1"], "02:00:00:00:01:01");
+/// Addresses of the host at its second link.
+pub(super) const HOST_ASIDE: [&str; 2] = ["10.0.1.11", "fd01::11"];
+/// The other hosts behind the second link.
+pub(super) const ASIDE: [[&str; 3]; 2] = [
+    ["203.0.113.7", "203.0.113.8", "203.0.113.9"],
+    ["2001:db8:2::7", "2001:db8:2::8", "2001:db8:2::9"],
+];
+
+/// The router behind a link of the host.
+struct Router {
+    /// The link and its other end.
+    link: [&'static str; 2],
+    /// Addresses of the host.
+    host: [&'static str; 2],
+    /// The next hop and its link-layer address.
+    next_hop: [&'static str; 2],
+    mac: &'static str,
+    /// The networks behind it.
+    routes: [&'static str; 2],
+}
+
+const FAR: Router = Router {
+    link: ["uplink", "far"],
+    host: HOST,
+    next_hop: ["10.0.0.1", "fd00::1"],
+    mac: "02:00:00:00:01:01",
+    routes: ["default", "default"],
+};
+const SIDE: Router = Router {
+    link: ["side", "aside"],
+    host: HOST_ASIDE,
+    next_hop: ["10.0.1.1", "fd01::1"],
+    mac: "02:00:00:00:01:02",
+    routes: ["203.0.113.0/24", "2001:db8:2::/64"],
+};
 /// `ETH_P_ALL`, in the order of the network.
 const ALL_PROTOCOLS: i32 = 0x0300;
 /// `IPPROTO_RAW`: a packet contains its IP header.
 const RAW: i32 = 255;
 /// The protocols that the host receives.
-const RECEIVED: [u8; 6] = [1, 6, 17, 58, 132, EXPERIMENT];
+const RECEIVED: [u8; 9] = [1, 6, 17, 58, 132, 251, 252, EXPERIMENT, 254];
 
 /// A place that sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,19 +70,36 @@ pub(super) enum Party {
     /// A workload, by number.
     Workload(u8),
     Host,
+    /// All hosts behind the uplink.
     Far,
+    /// The hosts behind the second link.
+    Side,
 }
 
 impl Party {
     /// Returns the place with an address.
     pub(super) fn of(address: IpAddr) -> Self {
-        if HOST.iter().any(|own| *own == address.to_string()) {
+        let is_of = |list: &[&str]| list.iter().any(|own| *own == address.to_string());
+        if is_of(&HOST) || is_of(&HOST_ASIDE) {
             return Self::Host;
+        }
+        if ASIDE.iter().any(|list| is_of(list)) {
+            return Self::Side;
         }
         let workloads = 1..=WORKLOADS;
         let own = workloads.map(|n| (n, addresses(n)));
         let mut own = own.filter(|(_, own)| own.contains(&address.to_string()));
         own.next().map_or(Self::Far, |(n, _)| Self::Workload(n))
+    }
+
+    /// Returns the interface of the host to this place.
+    pub(super) fn interface(self) -> String {
+        match self {
+            Self::Workload(n) => format!("cali{n}"),
+            Self::Host => "lo".to_owned(),
+            Self::Far => FAR.link[0].to_owned(),
+            Self::Side => SIDE.link[0].to_owned(),
+        }
     }
 }
 
@@ -70,7 +120,7 @@ pub(super) struct Wires {
     path: Path,
     // The namespaces exist as long as these.
     _workloads: Vec<Workload>,
-    _far: Namespace,
+    _routers: [Namespace; 2],
 }
 
 impl Wires {
@@ -80,6 +130,11 @@ impl Wires {
         for setting in [
             "udp_timeout",
             "icmp_timeout",
+            "icmpv6_timeout",
+            "sctp_timeout_closed",
+            "sctp_timeout_cookie_echoed",
+            "sctp_timeout_cookie_wait",
+            "tcp_timeout_syn_recv",
             "generic_timeout",
             "tcp_timeout_syn_sent",
         ] {
@@ -90,8 +145,21 @@ impl Wires {
         for (n, workload) in (1..).zip(&workloads) {
             sockets.insert(Party::Workload(n), outside(&workload.namespace));
         }
-        let far = far();
-        sockets.insert(Party::Far, outside(&far));
+        let [link, end] = SIDE.link;
+        run(&format!("ip link add {link} type veth peer name {end}"));
+        for (address, length) in SIDE.host.iter().zip([24, 64]) {
+            run(&format!(
+                "ip address add {address}/{length} dev {link} nodad"
+            ));
+        }
+        run(&format!("ip link set {link} up"));
+        let routers = [router(&FAR), router(&SIDE)];
+        // This address is in the network of the uplink.
+        run(&format!("ip route add 10.0.0.3 via {}", FAR.next_hop[0]));
+        sysctl("ipv4/ip_forward", "1");
+        sysctl("ipv6/conf/all/forwarding", "1");
+        sockets.insert(Party::Far, outside(&routers[0]));
+        sockets.insert(Party::Side, outside(&routers[1]));
         let receivers = RECEIVED.iter().flat_map(|number| {
             let raw = |domain| {
                 let protocol = Protocol::from(i32::from(*number));
@@ -108,16 +176,19 @@ impl Wires {
             sockets,
             path: Path::new(),
             _workloads: workloads,
-            _far: far,
+            _routers: routers,
         }
     }
 
-    /// Sends a packet from a place.
+    /// Sends a packet from a place. If rules of the host drop a packet of its own, this is an error.
     pub(super) fn send(&self, from: Party, octets: &[u8], to: IpAddr) {
         let [v4, v6] = &self.sockets[&from].senders;
         let socket = if to.is_ipv4() { v4 } else { v6 };
         let sent = socket.send_to(octets, &SocketAddr::new(to, 0).into());
-        assert_eq!(sent.unwrap(), octets.len(), "to {to} from {from:?}");
+        match sent {
+            Err(error) if from == Party::Host && error.kind() == ErrorKind::PermissionDenied => {}
+            sent => assert_eq!(sent.unwrap(), octets.len(), "to {to} from {from:?}"),
+        }
     }
 
     /// Waits until all packets have been handled. Returns the numbers of those that arrived, by place.
@@ -192,34 +263,34 @@ fn workload(n: u8) -> Workload {
     workload
 }
 
-/// Creates the place of all other hosts: the router behind the uplink.
-fn far() -> Namespace {
-    let far = Namespace::new();
-    far.take("far", "eth0");
-    let host = crate::world::frame::mac_of("uplink");
+/// Creates the place of all hosts behind a link: the router there.
+fn router(own: &Router) -> Namespace {
+    let router = Namespace::new();
+    let [link, end] = own.link;
+    router.take(end, "eth0");
+    let host = crate::world::frame::mac_of(link);
     let host = host.map(|octet| format!("{octet:02x}")).join(":");
-    let (next_hops, own) = FAR;
-    far.run(&format!("ip link set eth0 address {own}"));
-    far.run("ip link set eth0 up");
-    for ((next_hop, host_address), length) in next_hops.iter().zip(HOST).zip([24, 64]) {
-        far.within(|| sysctl("ipv6/conf/all/accept_dad", "0"));
-        far.run(&format!(
+    router.run(&format!("ip link set eth0 address {}", own.mac));
+    router.run("ip link set eth0 up");
+    let lengths = [24, 64].into_iter().zip(own.routes);
+    for ((next_hop, host_address), (length, route)) in
+        own.next_hop.iter().zip(own.host).zip(lengths)
+    {
+        router.within(|| sysctl("ipv6/conf/all/accept_dad", "0"));
+        router.run(&format!(
             "ip address add {next_hop}/{length} dev eth0 nodad"
         ));
-        far.run(&format!("ip route add default via {host_address} dev eth0"));
-        far.run(&format!(
+        router.run(&format!("ip route add default via {host_address} dev eth0"));
+        router.run(&format!(
             "ip neighbor replace {host_address} lladdr {host} dev eth0 nud permanent"
         ));
-        run(&format!("ip route add default via {next_hop} dev uplink"));
+        run(&format!("ip route add {route} via {next_hop} dev {link}"));
         run(&format!(
-            "ip neighbor replace {next_hop} lladdr {own} dev uplink nud permanent"
+            "ip neighbor replace {next_hop} lladdr {} dev {link} nud permanent",
+            own.mac
         ));
     }
-    // This address is in the network of the uplink.
-    run(&format!("ip route add 10.0.0.3 via {}", next_hops[0]));
-    sysctl("ipv4/ip_forward", "1");
-    sysctl("ipv6/conf/all/forwarding", "1");
-    far
+    router
 }
 
 /// A path through another router: a packet on it is in the queue twice, as one from one workload to
