@@ -9,7 +9,7 @@ mod mutants;
 #[path = "readback/sample.rs"]
 mod sample;
 #[path = "readback/typed.rs"]
-mod typed;
+pub(crate) mod typed;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ const MISTAKES_MIN: usize = 200;
 pub(crate) type Stored = BTreeMap<String, Value>;
 
 /// Lists the rules of the thread's namespace.
-fn listing() -> Listing {
+pub(crate) fn listing() -> Listing {
     let text = run("nft --json --numeric --stateless list ruleset");
     Listing::parse(&text).unwrap()
 }
@@ -111,7 +111,7 @@ fn small() -> Stored {
 }
 
 /// Adds host endpoints with policies of all kinds; `kinds` selects some of them by bits.
-fn add_hosts(stored: &mut Stored, kinds: usize) {
+pub(crate) fn add_hosts(stored: &mut Stored, kinds: usize) {
     let mut put = |key: &str, value: Value| {
         stored.insert(format!("{}{key}", common::PREFIX), value);
     };
@@ -174,7 +174,7 @@ fn add_hosts(stored: &mut Stored, kinds: usize) {
 }
 
 /// Adds floating addresses, pools, and settings of address translation; `kinds` selects some of them by bits.
-fn add_translation(stored: &mut Stored, kinds: usize) {
+pub(crate) fn add_translation(stored: &mut Stored, kinds: usize) {
     let is = |bit: usize| kinds >> bit & 1 == 1;
     let endpoints = stored.values_mut().filter(|value| {
         value["spec"]["node"] == common::NODE && value["spec"]["ipNetworks"].is_array()

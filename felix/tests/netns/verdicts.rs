@@ -3,6 +3,8 @@
 //!
 //! A packet that does not arrive is recognized by a later one that does: see [`wires`].
 
+#[path = "verdicts/changed.rs"]
+mod changed;
 #[path = "verdicts/directed.rs"]
 mod directed;
 #[path = "verdicts/draw.rs"]
@@ -32,10 +34,10 @@ use directed::Directed;
 use draw::Draw;
 use evaluated::{Evaluator, Verdict};
 use probe::{Kind, Probe, Tracked, Tuple, reverse};
-use wires::{ASIDE, HOST, HOST_ASIDE, Party, WORKLOADS, Wires, addresses, wait_up};
+use wires::{ASIDE, HOST, HOST_ASIDE, HOST_OTHER, Party, WORKLOADS, Wires, addresses, wait_up};
 
-/// Number of generated datastores.
-const STORES: usize = 8;
+/// Number of generated datastores in a run of all tests, and in a long run.
+const STORES: [usize; 2] = [8, 60];
 /// First packets of connections for each of them.
 const FIRST_PACKETS: usize = 40;
 /// Packets that are drawn for them, so that each rule decides about some.
@@ -211,12 +213,7 @@ impl Lab {
         wait_up(&self.host);
         // The kernel has published all sets when another transaction is done.
         try_run("nft --check add table inet published");
-        // Each connection has an end there.
-        let own = (1..=WORKLOADS).flat_map(addresses);
-        let others = [&HOST[..], &HOST_ASIDE, &ASIDE.concat()].concat();
-        let all = own.chain(others.into_iter().map(str::to_owned));
-        let all: BTreeSet<IpAddr> = all.map(|address| address.parse().unwrap()).collect();
-        conntrack::flush(&all).unwrap();
+        conntrack::flush(&everyone()).unwrap();
         self.stored.clone_from(store);
     }
 
@@ -268,15 +265,28 @@ impl Lab {
     }
 }
 
+/// Returns addresses of which each connection has one.
+fn everyone() -> BTreeSet<IpAddr> {
+    let own = (1..=WORKLOADS).flat_map(addresses);
+    let others = [&HOST[..], &HOST_ASIDE, &HOST_OTHER, &ASIDE.concat()].concat();
+    let all = own.chain(others.into_iter().map(str::to_owned));
+    all.map(|address| address.parse().unwrap()).collect()
+}
+
+/// Returns 1 in a run of `make soak`, otherwise 0.
+fn is_long() -> usize {
+    usize::from(std::env::var("CAMBRIC_SOAK").is_ok())
+}
+
 /// Returns generated datastores. The link-layer addresses of the workloads are known, so that no packet
 /// waits for them.
-fn stores(seed: u64, draw: &mut Draw) -> Vec<Stored> {
+fn stores(seed: u64, draw: &mut Draw, count: usize) -> Vec<Stored> {
     let mut octets = [0; 32];
     octets[..8].copy_from_slice(&seed.to_be_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &octets);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = common::store();
-    let stores = (0..STORES).map(|_| {
+    let stores = (0..count).map(|_| {
         let mut store = strategy.new_tree(&mut runner).unwrap().current();
         let endpoints = store
             .values_mut()
@@ -308,7 +318,8 @@ fn generated_policies_decide_about_real_packets() {
     lab("generated_policies_decide_about_real_packets", || {
         let mut lab = Lab::new();
         let mut draw = Draw(lab.seed);
-        for store in stores(lab.seed, &mut draw) {
+        let count = STORES[is_long()];
+        for store in stores(lab.seed, &mut draw, count) {
             let fabric = fabric(&store);
             lab.program(&store, &fabric);
             let mut plan = Plan::new(&fabric);
@@ -317,7 +328,7 @@ fn generated_policies_decide_about_real_packets() {
             lab.check(&cases);
         }
         println!("{:?}", lab.counts);
-        assert!(lab.counts.arrived + lab.counts.dropped >= STORES * FIRST_PACKETS);
+        assert!(lab.counts.arrived + lab.counts.dropped >= count * FIRST_PACKETS);
     });
 }
 

@@ -16,16 +16,16 @@ use super::{Stored, common, fabric, listing};
 use crate::world::try_run;
 
 /// A changed ruleset.
-struct Mutant {
-    kind: &'static str,
+pub(crate) struct Mutant {
+    pub(crate) kind: &'static str,
     /// The chain and the place of the changed rule in it.
     rule: Option<(String, usize)>,
-    change: String,
-    ruleset: Ruleset,
+    pub(crate) change: String,
+    pub(crate) ruleset: Ruleset,
 }
 
 /// Returns the ruleset that Felix computes from a datastore.
-fn computed(stored: &Stored) -> Ruleset {
+pub(crate) fn computed(stored: &Stored) -> Ruleset {
     let mut calculator = Calculator::new(common::NODE, None);
     for (key, value) in stored {
         let octets = value.to_string().into_bytes();
@@ -73,7 +73,7 @@ pub(super) fn change(stored: &Stored, count: usize, tally: &mut Tally) {
 }
 
 /// Returns all changed rulesets, those of one rule one after the other.
-fn mutants(own: &Ruleset) -> Vec<Mutant> {
+pub(crate) fn mutants(own: &Ruleset) -> Vec<Mutant> {
     let mut all = Vec::new();
     for (name, chain) in &own.chains {
         if is_outside(name) || name.starts_with("arp/") {

@@ -83,7 +83,7 @@ impl<'f> Evaluator<'f> {
 
     /// Returns the decision about a packet that `sender` sends.
     pub(super) fn verdict(&mut self, sender: Party, probe: &Probe, tracked: &Tracked) -> Verdict {
-        let packet = packet(sender, probe, tracked);
+        let packet = packet(probe, tracked);
         let mut verdict = Verdict {
             passes: Some(true),
             state: packet.get(Field::State),
@@ -282,7 +282,7 @@ impl<'f> Evaluator<'f> {
     }
 }
 
-fn packet(sender: Party, probe: &Probe, tracked: &Tracked) -> Packet {
+pub(super) fn packet(probe: &Probe, tracked: &Tracked) -> Packet {
     let family = if probe.to.is_ipv4() {
         Family::V4
     } else {
@@ -296,7 +296,10 @@ fn packet(sender: Party, probe: &Probe, tracked: &Tracked) -> Packet {
         (Field::Protocol, probe.protocol().into()),
         (Field::State, state),
         (Field::Direction, is_answer),
-        (Field::SourceLocal, u128::from(sender == Party::Host)),
+        (
+            Field::SourceLocal,
+            u128::from(Party::of(probe.from) == Party::Host),
+        ),
     ] {
         packet = packet.with(field, value);
     }

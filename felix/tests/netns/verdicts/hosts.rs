@@ -20,8 +20,8 @@ use super::directed::{endpoints, mirrored};
 use super::draw::{Draw, PORTS};
 use super::evaluated::{Reached, Services};
 use super::probe::{EXPERIMENT, Kind, Probe, RESET, SYN};
-use super::wires::{HOST, HOST_ASIDE, Party, WORKLOADS, addresses};
-use super::{Case, Lab, Plan, STORES, Stored, stores};
+use super::wires::{HOST, HOST_ASIDE, HOST_OTHER, Party, WORKLOADS, addresses};
+use super::{Case, Lab, Plan, STORES, Stored, is_long, stores};
 use crate::readback::fabric;
 use crate::world::{lab, run};
 
@@ -573,7 +573,7 @@ impl Target {
 }
 
 /// Returns the place at the other end of a link.
-fn at_link(link: &str) -> Party {
+pub(super) fn at_link(link: &str) -> Party {
     match link.strip_prefix("cali") {
         Some(n) => Party::Workload(n.parse().unwrap()),
         None if link == "side" => Party::Side,
@@ -606,6 +606,7 @@ fn draw_probe(sender: Party, receiver: Party, draw: &mut Draw) -> Probe {
     let is_v6 = draw.below(2);
     let mut address = |party: Party| match (party, draw.below(3)) {
         (Party::Host, 0) => HOST_ASIDE[is_v6].parse().unwrap(),
+        (Party::Host, 1) => HOST_OTHER[is_v6].parse().unwrap(),
         _ => draw.address(party, is_v6),
     };
     let (from, to) = (address(sender), address(receiver));
@@ -745,7 +746,7 @@ fn add_hosts(store: &mut Stored, draw: &mut Draw) {
 }
 
 /// Draws a packet that is not only between workloads.
-fn any_probe(draw: &mut Draw) -> (Party, Probe) {
+pub(super) fn any_probe(draw: &mut Draw) -> (Party, Probe) {
     let sender = another(Party::Host, false, draw);
     let (sender, receiver) = match draw.below(4) {
         0 => (Party::Host, sender),
@@ -812,7 +813,8 @@ fn generated_host_endpoints_decide_about_real_packets() {
         let mut lab = Lab::new();
         let mut draw = Draw(lab.seed);
         translate(&services());
-        for mut store in stores(lab.seed, &mut draw) {
+        let count = STORES[is_long()];
+        for mut store in stores(lab.seed, &mut draw, count) {
             add_hosts(&mut store, &mut draw);
             let fabric = located(&store);
             lab.program(&store, &fabric);
@@ -823,6 +825,6 @@ fn generated_host_endpoints_decide_about_real_packets() {
             lab.check(&cases);
         }
         println!("{:?}", lab.counts);
-        assert!(lab.counts.arrived + lab.counts.dropped >= STORES * DRAWN);
+        assert!(lab.counts.arrived + lab.counts.dropped >= count * DRAWN);
     });
 }

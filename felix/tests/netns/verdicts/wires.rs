@@ -24,6 +24,8 @@ pub(super) const WORKLOADS: u8 = 4;
 pub(super) const HOST: [&str; 2] = ["10.0.0.11", "fd00::11"];
 /// Addresses of the host at its second link.
 pub(super) const HOST_ASIDE: [&str; 2] = ["10.0.1.11", "fd01::11"];
+/// Further addresses of the host at its first link.
+pub(super) const HOST_OTHER: [&str; 2] = ["192.0.2.11", "2001:db8::11"];
 /// The other hosts behind the second link.
 pub(super) const ASIDE: [[&str; 3]; 2] = [
     ["203.0.113.7", "203.0.113.8", "203.0.113.9"],
@@ -80,7 +82,7 @@ impl Party {
     /// Returns the place with an address.
     pub(super) fn of(address: IpAddr) -> Self {
         let is_of = |list: &[&str]| list.iter().any(|own| *own == address.to_string());
-        if is_of(&HOST) || is_of(&HOST_ASIDE) {
+        if [HOST, HOST_ASIDE, HOST_OTHER].iter().any(|own| is_of(own)) {
             return Self::Host;
         }
         if ASIDE.iter().any(|list| is_of(list)) {
@@ -153,6 +155,11 @@ impl Wires {
             ));
         }
         run(&format!("ip link set {link} up"));
+        for (address, length) in HOST_OTHER.iter().zip([32, 128]) {
+            run(&format!(
+                "ip address add {address}/{length} dev uplink nodad"
+            ));
+        }
         let routers = [router(&FAR), router(&SIDE)];
         // This address is in the network of the uplink.
         run(&format!("ip route add 10.0.0.3 via {}", FAR.next_hop[0]));
@@ -193,10 +200,18 @@ impl Wires {
 
     /// Waits until all packets have been handled. Returns the numbers of those that arrived, by place.
     pub(super) fn arrived(&mut self) -> BTreeMap<Party, BTreeSet<u32>> {
+        let all = self.arrived_packets().into_iter();
+        all.map(|(party, packets)| (party, packets.into_keys().collect()))
+            .collect()
+    }
+
+    /// Waits in the same way. Returns the octets of the packets, too; those of IPv6 packets to the host have
+    /// no header.
+    pub(super) fn arrived_packets(&mut self) -> BTreeMap<Party, BTreeMap<u32, Vec<u8>>> {
         self.path.pass();
         let all = self.sockets.iter().map(|(party, sockets)| {
-            let numbers = sockets.receivers.iter().flat_map(received);
-            (*party, numbers.collect())
+            let packets = sockets.receivers.iter().flat_map(received);
+            (*party, packets.collect())
         });
         all.collect()
     }
@@ -210,13 +225,16 @@ fn stay_on_this_cpu() {
 }
 
 /// Reads all packets of a socket.
-fn received(mut socket: &Socket) -> Vec<u32> {
-    let mut numbers = Vec::new();
+fn received(mut socket: &Socket) -> Vec<(u32, Vec<u8>)> {
+    let mut packets = Vec::new();
     let mut octets = [0; 2048];
     loop {
         match socket.read(&mut octets) {
-            Ok(length) => numbers.extend(number(&octets[..length])),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return numbers,
+            Ok(length) => {
+                let own = &octets[..length];
+                packets.extend(number(own).map(|number| (number, own.to_vec())));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return packets,
             Err(error) => panic!("{error}"),
         }
     }
