@@ -52,6 +52,8 @@ pub struct Setting {
     pub seed: u64,
     /// Whether labs are run, in namespaces of their own. Requires root.
     pub labs: bool,
+    /// Whether tests that draw may take minutes each.
+    pub is_long: bool,
 }
 
 impl Setting {
@@ -64,6 +66,7 @@ impl Setting {
             target: root.join(target),
             seed: of_tree(root),
             labs: nix::unistd::geteuid().is_root(),
+            is_long: false,
         }
     }
 
@@ -85,6 +88,9 @@ impl Setting {
         ];
         if self.labs {
             all.push(("CAMBRIC_LAB".to_owned(), "1".to_owned()));
+        }
+        if self.is_long {
+            all.push(("CAMBRIC_SOAK".to_owned(), "1".to_owned()));
         }
         all
     }

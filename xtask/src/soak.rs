@@ -16,6 +16,7 @@ use crate::runner::{self, Setting, Table, Verdict};
 pub fn run(root: &Path, minutes: u64) -> Result<bool> {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
     let (table, mut setting) = (Table::read(root)?, Setting::new(root));
+    setting.is_long = true;
     let executables = runner::build(root)?;
     let targets = fuzz::build(root)?;
     let mut rounds = 0;
