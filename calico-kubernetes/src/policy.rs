@@ -82,23 +82,40 @@ fn spec(value: &Value, reports: &mut Reports) -> NetworkPolicySpec {
         Err(fault) => reports.fault(fault, ISOLATES),
     }
     match types(value) {
-        Ok(types) => spec.types = types,
-        Err(fault) => reports.fault(fault, "the policy applies to both directions"),
+        (types, None) => spec.types = types,
+        (valid, Some(fault)) => {
+            // Rules of a direction that the policy may not have could open pods that others isolate.
+            reports.fault(
+                fault,
+                "the policy isolates in the directions without a valid type",
+            );
+            if !valid.contains(&PolicyType::Ingress) {
+                spec.ingress.clear();
+            }
+            if !valid.contains(&PolicyType::Egress) {
+                spec.egress.clear();
+            }
+        }
     }
     spec
 }
 
-/// Reads the directions. Without any, they follow from the rules, as servers set them.
-fn types(spec: &Value) -> Result<Vec<PolicyType>, Fault> {
-    let mut given = [false; 2];
-    let types = list(&spec["policyTypes"], "spec.policyTypes")?;
+/// Reads the directions, and the first fault. Without any, they follow from the rules, as servers set
+/// them.
+fn types(spec: &Value) -> (Vec<PolicyType>, Option<Fault>) {
+    let types = match list(&spec["policyTypes"], "spec.policyTypes") {
+        Ok(types) => types,
+        Err(fault) => return (Vec::new(), Some(fault)),
+    };
+    let (mut given, mut invalid) = ([false; 2], None);
     for (at, one) in types.iter().enumerate() {
         match one.as_str() {
             Some("Ingress") => given[0] = true,
             Some("Egress") => given[1] = true,
             _ => {
                 let field = format!("spec.policyTypes[{at}]");
-                return Err((field, not(one, "\"Ingress\" or \"Egress\"")));
+                let reason = not(one, "\"Ingress\" or \"Egress\"");
+                invalid.get_or_insert((field, reason));
             }
         }
     }
@@ -109,7 +126,7 @@ fn types(spec: &Value) -> Result<Vec<PolicyType>, Fault> {
     }
     let all = [PolicyType::Ingress, PolicyType::Egress];
     let all = all.into_iter().zip(given).filter(|(_, given)| *given);
-    Ok(all.map(|(direction, _)| direction).collect())
+    (all.map(|(direction, _)| direction).collect(), invalid)
 }
 
 /// Converts the rules of a direction.

@@ -107,11 +107,15 @@ fn invalid_directions_and_subjects_isolate() {
         assert_eq!(found["selector"], selector, "{spec}");
         assert_eq!(found.get("ingress"), None, "{spec}");
     }
-    for types in [json!(["Ingress", "ingress"]), json!("Ingress"), json!([7])] {
+    for (types, ingress) in [
+        (json!(["Ingress", "egress"]), json!([{"action": "Allow"}])),
+        (json!(["Egress", 7]), Value::Null),
+        (json!("Ingress"), Value::Null),
+    ] {
         let (found, reports) = converted(json!({"policyTypes": types, "ingress": open}));
         assert_eq!(found["types"], json!(["Ingress", "Egress"]), "{types}");
         assert!(reports[0].0.starts_with("spec.policyTypes"));
-        assert_eq!(found["ingress"], json!([{"action": "Allow"}]));
+        assert_eq!(found["ingress"], ingress, "{types}");
     }
     for list in [json!({}), json!("x"), json!(7)] {
         let (found, reports) = converted(json!({ "ingress": list }));
