@@ -34,20 +34,14 @@ const HEADER: u8 = 20;
 const UDP: u8 = 17;
 
 impl Attack {
-    /// Starts it, with so many packets in each turn of a sender. `prepare` is called in its thread.
-    pub fn start(
-        self,
-        [from, to]: [&Workload; 2],
-        burst: u32,
-        prepare: impl FnOnce() -> Result<()> + Send + 'static,
-    ) -> Flooding {
+    /// Starts it, with so many packets in each turn of a sender.
+    pub fn start(self, [from, to]: [&Workload; 2], burst: u32) -> Flooding {
         let (ends, ended) = sync_channel::<()>(1);
         let done = Arc::<AtomicU64>::default();
         let (from, to, count) = (from.clone(), to.address(), Arc::clone(&done));
         let thread = thread::spawn(move || {
             let host = from.host.clone();
             host.run(move || {
-                prepare()?;
                 let sockets = Sockets::open(from.address())?;
                 let mut number = 0_u32;
                 while ended.recv_timeout(SENDER_TURN) == Err(RecvTimeoutError::Timeout) {

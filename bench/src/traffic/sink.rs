@@ -28,7 +28,7 @@ pub async fn start(at: &Workload, ports: Range<u16>) -> Result<Process> {
         anyhow::Ok(
             (count >= ports.len())
                 .then_some(())
-                .ok_or(count.to_string()),
+                .ok_or_else(|| count.to_string()),
         )
     })
     .await?;

@@ -94,7 +94,11 @@ async fn measure(ground: &mut Ground, size: &Size) -> Result<Measures> {
     let node = ground.fabric.node(NODE)?;
     netns_lab::until(FABRIC_WITHIN, "all sets are written", async || {
         let count = sets(node)?;
-        anyhow::Ok((count >= policies).then_some(()).ok_or(format!("{count}")))
+        anyhow::Ok(
+            (count >= policies)
+                .then_some(())
+                .ok_or_else(|| format!("{count}")),
+        )
     })
     .await?;
     ground

@@ -88,7 +88,8 @@ async fn measure(ground: &mut Ground, blocks: usize, round_trips: usize) -> Resu
     let mut measures = Measures::new();
     let mut slowest = f64::INFINITY;
     let samples = || {
-        // In a fabric, the floods and the workloads have processors of their own.
+        // In a fabric, the floods and the workloads have processors of their own. Here the workloads run
+        // before all other threads.
         if !schedule("--fifo", "1")? {
             eprintln!("noisy: without SCHED_FIFO, the workloads wait for processors");
         }
@@ -124,18 +125,13 @@ async fn during(
     ends: [&Workload; 2],
     samples: impl Fn() -> Result<Vec<f64>>,
 ) -> Result<(Vec<f64>, f64)> {
-    let prepare = || {
-        // It runs only when no other thread wants the processor.
-        ensure!(schedule("--idle", "0")?, "chrt --idle");
-        Ok(())
-    };
-    let flooding = attack.start(ends, NOISY_BURST, prepare);
+    let flooding = attack.start(ends, NOISY_BURST);
     until(FLOOD_WITHIN, "the flood has begun", async || {
         ensure!(!flooding.is_over(), "the flood has ended");
         let sent = flooding.sent();
         Ok((sent >= PACKETS_BEFORE)
             .then_some(())
-            .ok_or(sent.to_string()))
+            .ok_or_else(|| sent.to_string()))
     })
     .await
     .with_context(|| format!("{attack:?}"))?;
