@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::felix::{REMOTE, local_labels, policy, remote_labels};
 use crate::fabric::{self, Endpoint, Ground, Lists, Order};
-use crate::stage::{Measures, Options, quantiles};
+use crate::stage::{Measures, Options, Policies, quantiles};
 
 const NODE: usize = 0;
 const ROUNDS: usize = 5;
@@ -29,7 +29,10 @@ pub(super) fn order(options: &Options) -> Result<Measures> {
 }
 
 async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
-    let size = options.policies;
+    let size = options.policies.or(match options.quick {
+        true => Policies::QUICK,
+        false => Policies::FULL,
+    });
     let rounds = if options.quick { 1 } else { ROUNDS };
     let local = ground.endpoints(NODE, size.local).await?;
     let mut puts = vec![];

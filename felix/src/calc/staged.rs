@@ -66,7 +66,7 @@ impl Calculator {
         let enforced =
             enforced(resource, &mut value).map_err(|reason| format!("{name}: {reason}"))?;
         let key = enforced.to_string();
-        let copied = self.index.members_below("") + self.policies.len() + self.profiles.len();
+        let copied = self.index.members_len() + self.policies.len() + self.profiles.len();
         if copied > PREVIEW_VALUES_MAX {
             return Err(format!(
                 "the preview would copy {copied} stored values, more than {PREVIEW_VALUES_MAX}: ask a host \

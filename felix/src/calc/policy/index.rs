@@ -109,6 +109,11 @@ impl Touched {
 }
 
 impl Index {
+    /// Returns the number of endpoints of all hosts.
+    pub(crate) fn members_len(&self) -> usize {
+        self.members.len()
+    }
+
     /// Records an endpoint, or its deletion.
     pub(crate) fn put_member(&mut self, key: &str, member: Option<Member>) {
         let old = self.members.get_key_value(key);
