@@ -414,6 +414,12 @@ impl<R: Random> Sessions<R> {
         Some(&self.member(id)?.session)
     }
 
+    /// Returns a session by its local discriminator, also a removed one that still sends AdminDown.
+    #[must_use]
+    pub fn get_any(&self, id: Discriminator) -> Option<&Session> {
+        Some(&self.members.get(&id)?.session)
+    }
+
     /// Returns whether there is a session with this local discriminator, also a removed one that still
     /// sends.
     #[must_use]
