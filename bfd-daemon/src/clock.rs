@@ -1,29 +1,41 @@
-//! The clock of the daemon: the time since its start.
+//! The clock of the daemon: the time since the start of the system, which the next process continues.
 
 use std::time::{Duration, SystemTime};
 
 use bfd::Instant;
+use nix::time::{ClockId, clock_gettime};
 
-/// A clock that begins at zero.
+/// A clock with the origin of the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
+    /// The time of `start`.
+    origin: Instant,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
+        let start = std::time::Instant::now();
+        // Linux has this clock.
+        let since_boot = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
         Self {
-            start: std::time::Instant::now(),
+            start,
+            origin: Instant::ZERO + since_boot.unwrap_or_default(),
         }
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::ZERO + self.start.elapsed()
+        self.origin + self.start.elapsed()
+    }
+
+    /// Returns the time since the start of the process.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.start.elapsed()
     }
 
     /// Returns the tokio instant of an instant.
     pub(crate) fn tokio(&self, at: Instant) -> tokio::time::Instant {
-        (self.start + (at - Instant::ZERO)).into()
+        (self.start + at.saturating_duration_since(self.origin)).into()
     }
 }
 

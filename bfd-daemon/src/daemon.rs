@@ -22,6 +22,7 @@ use crate::clients::{Clients, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::kept::Kept;
 use crate::limits::{
     ACCEPT_RETRY, CLIENTS_MAX, CONNECTIONS_MAX, SESSIONS_OF_ALL_MAX, STEPS_PER_TURN, STOP_MAX,
 };
@@ -74,6 +75,7 @@ struct Daemon {
     /// The remote systems to which the last packet could not be sent.
     unsent: BTreeSet<IpAddr>,
     clock: Clock,
+    kept: Kept,
 }
 
 /// The event that woke the daemon.
@@ -85,7 +87,10 @@ enum Wake {
     Signal(Signal),
 }
 
-/// Runs the daemon until a signal ends it: the remote systems then receive AdminDown.
+/// Runs the daemon until a signal ends it.
+///
+/// SIGTERM is a restart: if the state is kept, the next process continues the sessions, and the remote
+/// systems notice nothing. After SIGINT, or if no state is kept, they receive AdminDown.
 ///
 /// # Errors
 ///
@@ -104,7 +109,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     }
     let mut daemon = Daemon::open(config)?;
     notify_ready();
-    loop {
+    let hands_over = loop {
         let more = daemon.turn();
         service_manager.turned(|| daemon.summary());
         let until = daemon.poll_timeout();
@@ -139,19 +144,33 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             }
             Wake::Request(request) => daemon.answer(request),
             Wake::Signal(Signal::Reload) => daemon.reload(),
-            Wake::Signal(Signal::Terminate | Signal::Interrupt) => break,
+            Wake::Signal(Signal::Terminate) => break daemon.kept.continues(),
+            Wake::Signal(Signal::Interrupt) => break false,
         }
-    }
+    };
     notify_stopping();
     emit(Event::DaemonStopping {});
-    daemon.stop().await;
+    match hands_over {
+        true => daemon.save(),
+        false => daemon.stop().await,
+    }
     Ok(())
 }
 
 impl Daemon {
     fn open(config: Config) -> Result<Self, DaemonError> {
         let random = SystemRandom::open().map_err(DaemonError::Random)?;
-        let sockets = Sockets::open(&config.addresses).map_err(DaemonError::Ports)?;
+        let clock = Clock::start();
+        let (mut kept, content) = Kept::open();
+        let earlier = |at| kept.store().socket(at);
+        let mut sockets = Sockets::open(&config.addresses, earlier, content.emptied_at)
+            .map_err(DaemonError::Ports)?;
+        if let Err(error) = kept.store().keep_sockets(sockets.receivers()) {
+            let reason = Text::new(error);
+            emit(Event::BfdKeepFailed { reason });
+        }
+        let mut engine = Engine::new(random, config.limits);
+        kept.restore(clock.now(), content.records, &mut engine, &mut sockets);
         let listener = Listener::bind(&config.socket).map_err(|error| DaemonError::Clients {
             path: config.socket.display().to_string(),
             error,
@@ -165,7 +184,7 @@ impl Daemon {
             emit(Event::BfdPrecedenceMissing { reason });
         }
         Ok(Self {
-            engine: Engine::new(random, config.limits),
+            engine,
             sockets,
             listener,
             accept_at: None,
@@ -175,7 +194,8 @@ impl Daemon {
             config_error: None,
             precedence,
             unsent: BTreeSet::new(),
-            clock: Clock::start(),
+            clock,
+            kept,
         })
     }
 
@@ -202,7 +222,16 @@ impl Daemon {
         more |= !self.steps(now);
         let (sockets, engine) = (&mut self.sockets, &self.engine);
         sockets.close_ended(engine.len(), |id| engine.contains(id));
-        more | self.clients.serve(now, &mut self.engine)
+        more |= self.clients.serve(now, &mut self.engine);
+        self.save();
+        self.kept.turned(&mut self.engine, &self.sockets);
+        more
+    }
+
+    /// Writes the changed states, for the next process.
+    fn save(&mut self) {
+        let now = self.clock.now();
+        self.kept.save(now, &mut self.engine, &self.sockets);
     }
 
     /// Sends the packets that are due. Returns whether all were.
@@ -212,6 +241,8 @@ impl Daemon {
                 return true;
             };
             let remote = outgoing.way.remote;
+            // The next process must not contradict a packet that the remote system has received.
+            self.kept.save(now, &mut self.engine, &self.sockets);
             match self.sockets.send(&outgoing) {
                 Ok(()) => {
                     self.unsent.remove(&remote);
@@ -335,7 +366,7 @@ impl Daemon {
             daemon: DAEMON.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            uptime_s: (self.clock.now() - Instant::ZERO).as_secs(),
+            uptime_s: self.clock.uptime().as_secs(),
             resident_kib: resident_kib(),
             ready: true,
             config: self.config.path.display().to_string(),
@@ -344,6 +375,7 @@ impl Daemon {
             facts: vec![
                 fact("sessions", self.summary()),
                 fact("listening", listening.join(" ")),
+                fact("after a restart", self.kept.summary().to_owned()),
                 fact("log lines", log.to_string()),
             ],
             log: Some(log.into()),

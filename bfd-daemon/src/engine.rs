@@ -1,6 +1,8 @@
 //! The sessions of all clients, without sockets and clocks.
 
 mod client;
+mod keep;
+mod record;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +19,10 @@ use daemon_common::events::{Event, Text, emit};
 
 pub use self::client::Identity;
 use self::client::{Client, Entry};
+pub use self::keep::Restored;
+#[cfg(test)]
+pub(crate) use self::record::EntryRecord;
+pub use self::record::{Key, Record, RecordError};
 use crate::config::Limits;
 use crate::limits::{CLIENTS_MAX, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
 use crate::resolve::{Resolve, Way};
@@ -66,6 +72,8 @@ pub struct Engine<R> {
     resolve_at: Instant,
     /// Packets that were discarded.
     discarded: u64,
+    /// The subjects with a state that is to be kept, if states are.
+    changed: Option<BTreeSet<Key>>,
 }
 
 impl<R: Random> Engine<R> {
@@ -82,6 +90,7 @@ impl<R: Random> Engine<R> {
             expires: None,
             resolve_at: Instant::ZERO,
             discarded: 0,
+            changed: None,
         }
     }
 
@@ -103,6 +112,7 @@ impl<R: Random> Engine<R> {
         let client = self.clients.entry(identity.clone()).or_default();
         client.is_connected = true;
         client.abandon(now + self.limits.grace());
+        self.mark_entries(identity);
         self.update_expiry();
         Ok(Welcome {
             version: VERSION,
@@ -123,6 +133,7 @@ impl<R: Random> Engine<R> {
         if client.entries.is_empty() {
             self.clients.remove(identity);
         }
+        self.mark_entries(identity);
         self.update_expiry();
     }
 
@@ -148,6 +159,7 @@ impl<R: Random> Engine<R> {
         entry.wanted = wanted.clone();
         entry.expires = None;
         client.report(remote);
+        self.mark(Key::Entry(identity.clone(), remote));
         self.update_expiry();
         self.place(now, identity, remote, resolve);
         Ok(())
@@ -163,6 +175,7 @@ impl<R: Random> Engine<R> {
                 self.clients.remove(identity);
             }
         }
+        self.mark(Key::Entry(identity.clone(), remote));
         self.update_expiry();
     }
 
@@ -201,6 +214,7 @@ impl<R: Random> Engine<R> {
     ) -> Result<(), Discard> {
         match self.sessions.receive(now, arrival, payload) {
             Ok((id, change)) => {
+                self.mark(Key::Session(id));
                 if let Some(change) = change {
                     self.changed(id, change);
                 }
@@ -218,8 +232,12 @@ impl<R: Random> Engine<R> {
         self.expire(now);
         loop {
             match self.sessions.step(now)? {
-                Step::Changed { id, change, .. } => self.changed(id, change),
+                Step::Changed { id, change, .. } => {
+                    self.mark(Key::Session(id));
+                    self.changed(id, change);
+                }
                 Step::Send { id, packet, .. } => {
+                    self.mark(Key::Session(id));
                     let leaving = self.leaving.get(&id);
                     if let Some(&way) = self.ways.get(&id).or(leaving) {
                         return Some(Outgoing { id, way, packet });
@@ -274,6 +292,9 @@ impl<R: Random> Engine<R> {
         client.unreported.remove(&state.remote);
         if let Some(entry) = client.entries.get_mut(&state.remote) {
             entry.failures = entry.failures.saturating_sub(state.failures);
+        }
+        if state.failures > 0 {
+            self.mark(Key::Entry(identity.clone(), state.remote));
         }
     }
 
@@ -407,6 +428,8 @@ impl<R: Random> Engine<R> {
         if let Some(entry) = self.entry_mut(identity, remote) {
             entry.id = Some(id);
         }
+        self.mark(Key::Session(id));
+        self.mark(Key::Entry(identity.clone(), remote));
         self.adjust(now, id)
     }
 
@@ -418,6 +441,8 @@ impl<R: Random> Engine<R> {
         else {
             return;
         };
+        self.mark(Key::Session(id));
+        self.mark(Key::Entry(identity.clone(), remote));
         let Some(users) = self.users.get_mut(&id) else {
             return;
         };
@@ -439,8 +464,14 @@ impl<R: Random> Engine<R> {
 
     /// Removes the ways of removed sessions that no longer send.
     fn forget_ended(&mut self) {
-        let sessions = &self.sessions;
-        self.leaving.retain(|id, _| sessions.contains(*id));
+        let (sessions, changed) = (&self.sessions, &mut self.changed);
+        self.leaving.retain(|id, _| {
+            let is_kept = sessions.contains(*id);
+            if let Some(changed) = changed.as_mut().filter(|_| !is_kept) {
+                changed.insert(Key::Session(*id));
+            }
+            is_kept
+        });
     }
 
     /// Returns whether there is a session, also a removed one that still sends.
@@ -461,6 +492,7 @@ impl<R: Random> Engine<R> {
         {
             return Ok(());
         }
+        self.mark(Key::Session(id));
         let applied = self.sessions.configure(now, id, config);
         applied.map(drop).map_err(|error| error.to_string())
     }
@@ -476,6 +508,9 @@ impl<R: Random> Engine<R> {
             if let Some(entry) = client.entries.get_mut(remote) {
                 entry.failures += u64::from(has_failed);
                 client.report(*remote);
+            }
+            if let Some(changed) = self.changed.as_mut().filter(|_| has_failed) {
+                changed.insert(Key::Entry(identity.clone(), *remote));
             }
         }
         if let Some(way) = self.ways.get(&id) {

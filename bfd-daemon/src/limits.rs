@@ -86,3 +86,28 @@ pub const USERS_MAX: usize = 64;
 
 /// Pause after a client could not be accepted: the process or the system has no descriptor left.
 pub const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+
+/// Octets of the name of a client in a record.
+pub const NAME_OCTETS_MAX: usize = bfd_client::limits::NAME_OCTETS_MAX;
+
+/// Octets of a record of kept state: more than a session or the wish of a client has.
+pub const RECORD_OCTETS_MAX: usize = 384;
+
+/// Records of kept state: the sessions, removed ones that still send, and the wishes of clients.
+pub const RECORDS_MAX: u32 = 3 * SESSIONS_OF_ALL_MAX as u32;
+
+/// Starts that may fail to continue the kept state. The next one starts afresh.
+pub const TAKE_OVERS_MAX: u8 = 3;
+
+/// Descriptors that the service manager or the keeper stores: two sockets for each of `addresses`, and the
+/// memory with the state.
+pub const DESCRIPTORS_KEPT_MAX: usize = 2 * ADDRESSES_MAX + 1;
+
+/// Octets of one message to the keeper.
+pub const KEEPER_MESSAGE_OCTETS_MAX: usize = 4096;
+
+/// Pause of the keeper before it starts a daemon again that was killed, or has handed its sessions over.
+pub const KEEPER_PAUSE: Duration = Duration::from_millis(20);
+
+/// Pause of the keeper before it starts a daemon again that has reported an error.
+pub const KEEPER_PAUSE_FAILED: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -84,10 +84,17 @@ struct Received {
 impl Sockets {
     /// Opens the sockets on these local addresses. Must be called inside a tokio runtime.
     ///
+    /// `earlier` returns the socket of an earlier process with an address. All of those were found empty at
+    /// `emptied_at`.
+    ///
     /// # Errors
     ///
     /// An address cannot be listened on: another program uses the port, or the address is missing.
-    pub fn open(listen: &[IpAddr]) -> io::Result<Self> {
+    pub fn open(
+        listen: &[IpAddr],
+        mut earlier: impl FnMut(SocketAddr) -> Option<socket2::Socket>,
+        emptied_at: Instant,
+    ) -> io::Result<Self> {
         let mut sockets = Self {
             receivers: Vec::new(),
             ipv4: None,
@@ -99,7 +106,7 @@ impl Sockets {
             random: SystemRandom::open()?,
         };
         for &address in listen {
-            match sockets.listen(address) {
+            match sockets.listen(address, &mut earlier, emptied_at) {
                 Err(error) if has_no_ipv6(address, &error) => {}
                 Err(error) => {
                     let text = format!("cannot listen for BFD on {address}: {error}");
@@ -111,13 +118,22 @@ impl Sockets {
         Ok(sockets)
     }
 
-    fn listen(&mut self, address: IpAddr) -> io::Result<()> {
+    fn listen(
+        &mut self,
+        address: IpAddr,
+        earlier: &mut impl FnMut(SocketAddr) -> Option<socket2::Socket>,
+        emptied_at: Instant,
+    ) -> io::Result<()> {
         for (hops, port) in [
             (Hops::Single, PORT_SINGLE_HOP),
             (Hops::Multi, PORT_MULTIHOP),
         ] {
-            self.receivers
-                .push(Receiver::open(SocketAddr::new(address, port), hops)?);
+            let at = SocketAddr::new(address, port);
+            let receiver = match earlier(at) {
+                Some(socket) => Receiver::of(socket, hops, emptied_at)?,
+                None => Receiver::open(at, hops)?,
+            };
+            self.receivers.push(receiver);
         }
         let sender = match address {
             IpAddr::V4(_) => &mut self.ipv4,
@@ -125,7 +141,7 @@ impl Sockets {
         };
         if sender.is_none() {
             let (ports, random) = (&mut self.ports, &mut self.random);
-            *sender = Some(Sender::open(address.is_ipv4(), ports, random)?);
+            *sender = Some(Sender::open(address.is_ipv4(), None, ports, random)?);
         }
         Ok(())
     }
@@ -138,6 +154,36 @@ impl Sockets {
             address.as_socket()
         });
         addresses.collect()
+    }
+
+    /// Returns the receiving sockets.
+    pub fn receivers(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let sockets = self.receivers.iter();
+        sockets.map(|receiver| receiver.socket.get_ref().as_fd())
+    }
+
+    /// Returns when all receiving sockets were found empty.
+    #[must_use]
+    pub fn emptied_at(&self) -> Instant {
+        let times = self.receivers.iter().map(|receiver| receiver.emptied_at);
+        times.min().unwrap_or_default()
+    }
+
+    /// Returns the source port of a session with a socket of its own.
+    #[must_use]
+    pub fn port(&self, id: Discriminator) -> Option<u16> {
+        self.senders.get(&id).map(|sender| sender.port)
+    }
+
+    /// Opens the socket of a session of an earlier process, if possible with the same source port.
+    pub fn open_again(&mut self, id: Discriminator, is_ipv4: bool, port: u16) {
+        let (ports, random) = (&mut self.ports, &mut self.random);
+        if self.senders_max > 0
+            && let Ok(own) = Sender::open(is_ipv4, Some(port), ports, random)
+        {
+            self.senders_max -= 1;
+            self.senders.insert(id, own);
+        }
     }
 
     /// Waits until a packet has arrived. Cancel-safe.
@@ -185,7 +231,7 @@ impl Sockets {
             Entry::Vacant(place) => {
                 let has_room = self.senders_max > 0;
                 let (ports, random) = (&mut self.ports, &mut self.random);
-                match has_room.then(|| Sender::open(is_ipv4, ports, random)) {
+                match has_room.then(|| Sender::open(is_ipv4, None, ports, random)) {
                     Some(Ok(own)) => {
                         self.senders_max -= 1;
                         place.insert(own)
@@ -277,21 +323,31 @@ fn socket(is_ipv4: bool) -> io::Result<socket2::Socket> {
 impl Receiver {
     fn open(at: SocketAddr, hops: Hops) -> io::Result<Self> {
         let socket = socket(at.is_ipv4())?;
-        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        if at.is_ipv4() {
-            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
-            setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
-        } else {
-            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
-            setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
-        }
-        socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
+        Self::set_options(&socket, at.is_ipv4())?;
         socket.bind(&at.into())?;
+        Self::of(socket, hops, Instant::ZERO)
+    }
+
+    /// Sets what is set before packets arrive: each has its time, its destination and its time to live.
+    fn set_options(socket: &socket2::Socket, is_ipv4: bool) -> io::Result<()> {
+        setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
+        if is_ipv4 {
+            setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?;
+            setsockopt(socket, sockopt::Ipv4RecvTtl, &true)?;
+        } else {
+            setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+            setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true)?;
+        }
+        Ok(())
+    }
+
+    fn of(socket: socket2::Socket, hops: Hops, emptied_at: Instant) -> io::Result<Self> {
+        socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
         Ok(Self {
             octets: socket.recv_buffer_size()?,
             socket: bfd_client::register(socket)?,
             hops,
-            emptied_at: Instant::ZERO,
+            emptied_at,
         })
     }
 
@@ -372,9 +428,14 @@ fn read(socket: &socket2::Socket, payload: &mut [u8]) -> io::Result<Received> {
 }
 
 impl Sender {
-    /// Opens a socket with a random source port. Sessions may have the same one if all are in use: no system
-    /// distinguishes sessions by it.
-    fn open(is_ipv4: bool, used: &mut BTreeSet<u16>, random: &mut impl Random) -> io::Result<Self> {
+    /// Opens a socket with the preferred source port, or a random one. Sessions may have the same one if all
+    /// are in use: no system distinguishes sessions by it.
+    fn open(
+        is_ipv4: bool,
+        preferred: Option<u16>,
+        used: &mut BTreeSet<u16>,
+        random: &mut impl Random,
+    ) -> io::Result<Self> {
         let socket = socket(is_ipv4)?;
         // Nothing is read from it: the kernel stores as little as it can.
         socket.set_recv_buffer_size(0)?;
@@ -399,7 +460,8 @@ impl Sender {
         let mut last = io::Error::from(ErrorKind::AddrInUse);
         for attempt in 1..=SOURCE_PORT_TRIES {
             let above = u16::try_from(random.next_u64() % count).unwrap_or_default();
-            let port = SOURCE_PORTS.start() + above;
+            let preferred = preferred.filter(|_| attempt == 1);
+            let port = preferred.unwrap_or(SOURCE_PORTS.start() + above);
             if used.contains(&port) && attempt < SOURCE_PORT_TRIES {
                 continue;
             }

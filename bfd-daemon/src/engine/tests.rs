@@ -7,6 +7,8 @@ use bfd_client::{Hops, Liveness as Reported, State as ReportedState};
 
 use super::*;
 
+mod survival;
+
 /// The paths of a host with one link and the interface number 7.
 struct Link {
     local: IpAddr,
@@ -86,6 +88,12 @@ struct Pair {
     at: [IpAddr; 2],
     /// The states that the client `bgp` of each host was sent.
     sent: [Vec<SessionState>; 2],
+    /// The records that the next process of each host continues.
+    kept: [BTreeMap<Key, Vec<u8>>; 2],
+    /// The states in the packets of the first host.
+    on_wire: Vec<State>,
+    /// The packets in the sockets of the first host, while no process reads them.
+    waiting: Option<Vec<(Instant, Outgoing)>>,
 }
 
 const LINKS: [Link; 2] = [
@@ -106,6 +114,9 @@ impl Pair {
             cut: false,
             at: [LINKS[0].local, LINKS[1].local],
             sent: [Vec::new(), Vec::new()],
+            kept: [BTreeMap::new(), BTreeMap::new()],
+            on_wire: Vec::new(),
+            waiting: None,
         }
     }
 
@@ -140,6 +151,7 @@ impl Pair {
             self.now += Duration::from_millis(1);
             for host in 0..2 {
                 while let Some(outgoing) = self.engines[host].step(self.now) {
+                    self.keep(host);
                     self.deliver(1 - host, &outgoing);
                 }
                 let bgp = client("bgp");
@@ -148,19 +160,48 @@ impl Pair {
                     engine.reported(&bgp, &state);
                     self.sent[host].push(state);
                 }
+                self.keep(host);
+            }
+        }
+    }
+
+    /// Keeps the changed records of a host, as the daemon does before each packet.
+    fn keep(&mut self, host: usize) {
+        let engine = &mut self.engines[host];
+        while let Some(key) = engine.take_changed() {
+            match engine.record(self.now, &key, |_| None) {
+                Some(record) => {
+                    let octets = record.encode().expect("short");
+                    self.kept[host].insert(key, octets);
+                }
+                None => drop(self.kept[host].remove(&key)),
             }
         }
     }
 
     fn deliver(&mut self, to: usize, outgoing: &Outgoing) {
         let way = &outgoing.way;
+        if to == 1 {
+            let packet = bfd::Packet::decode(outgoing.packet.octets()).expect("a packet");
+            self.on_wire.push(packet.state);
+        }
         let is_for = way.remote == self.at[to];
         if self.cut || !is_for {
             return;
         }
+        if let Some(waiting) = self.waiting.as_mut().filter(|_| to == 0) {
+            waiting.push((self.now, *outgoing));
+            return;
+        }
+        self.receive(to, self.now, outgoing);
+    }
+
+    fn receive(&mut self, to: usize, arrived_at: Instant, outgoing: &Outgoing) {
+        let way = &outgoing.way;
         let hops = way.path.hops();
         let interface = if hops == Port::Single { 7 } else { 0 };
         let arrival = Arrival::new(hops, interface, way.local, way.remote, 255);
+        let arrival = arrival.with(|arrival| arrival.arrived_at = Some(arrived_at));
         let _ = self.engines[to].receive(self.now, &arrival, outgoing.packet.octets());
     }
 

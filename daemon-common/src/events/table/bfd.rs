@@ -31,6 +31,18 @@ macro_rules! bfd_events {
         BfdSendFailed "bfd.send_failed" WARN "BFD packet not sent" {
             address: IpAddr, reason: Text,
         }
+        #[doc = "cambric-bfd continues the sessions of its earlier process, as many as `sessions`: the neighbors do not notice the restart."]
+        BfdTakenOver "bfd.taken_over" INFO "BFD sessions continue from the earlier process" {
+            sessions: u64,
+        }
+        #[doc = "cambric-bfd cannot continue the sessions of its earlier process, or one of them: they start in Down, which is a failure for the neighbors."]
+        BfdTakeOverFailed "bfd.take_over_failed" WARN "BFD sessions of the earlier process start afresh" {
+            reason: Text,
+        }
+        #[doc = "The state of the BFD sessions can no longer be kept outside cambric-bfd: its next restart is a failure for the neighbors."]
+        BfdKeepFailed "bfd.keep_failed" WARN "state of BFD sessions is not kept" {
+            reason: Text,
+        }
         #[doc = "A daemon has connected to cambric-bfd for its sessions."]
         BfdClientConnected "bfd.client_connected" INFO "BFD client connected" {
             client: Text, pid: u64,

@@ -1,4 +1,7 @@
-//! Two processes of the daemon on loopback, with the clients of this test.
+//! Processes of the daemon on loopback, with the clients of this test.
+
+mod peer;
+mod survival;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -72,6 +75,15 @@ impl Daemon {
         }
     }
 
+    /// Returns the process that answers; that of a daemon under a keeper is not its child's.
+    async fn pid(&self) -> Option<Pid> {
+        let control = self.path("bfd.sock");
+        match client::call(control, &Query::Status {}).await {
+            Ok(Reply::Status(status)) => Some(Pid::from_raw(status.pid as i32)),
+            _ => None,
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id() as i32);
         kill(pid, signal).expect("the process runs");
@@ -79,6 +91,16 @@ impl Daemon {
 }
 
 fn spawn(directory: &Path, address: IpAddr, keys: &str) -> Child {
+    let config = configure(directory, address, keys);
+    Command::new(env!("CARGO_BIN_EXE_cambric-bfd"))
+        .arg("--config")
+        .arg(config)
+        .spawn()
+        .expect("the daemon starts")
+}
+
+/// Writes the configuration, and returns its path.
+fn configure(directory: &Path, address: IpAddr, keys: &str) -> PathBuf {
     let config = directory.join("bfd.toml");
     let at = directory.display();
     let text = format!(
@@ -86,11 +108,7 @@ fn spawn(directory: &Path, address: IpAddr, keys: &str) -> Child {
          interval_min_ms = 10\n{keys}\n"
     );
     std::fs::write(&config, text).expect("written");
-    Command::new(env!("CARGO_BIN_EXE_cambric-bfd"))
-        .arg("--config")
-        .arg(config)
-        .spawn()
-        .expect("the daemon starts")
+    config
 }
 
 /// A client of a daemon.
@@ -102,9 +120,13 @@ struct User {
 
 impl User {
     fn of(daemon: &Daemon, name: &str, remote: &Daemon, hops: Hops) -> Self {
+        Self::towards(daemon, name, remote.address, hops)
+    }
+
+    fn towards(daemon: &Daemon, name: &str, remote: IpAddr, hops: Hops) -> Self {
         let mut client = Client::new(daemon.path("clients.sock"), name);
         let wanted = Wanted {
-            remote: remote.address,
+            remote,
             local: Some(daemon.address),
             hops,
             interval_ms: 50,
@@ -164,7 +186,8 @@ async fn pair(net: u8, hops: Hops) -> ([Daemon; 2], [User; 2]) {
     ([one, other], users)
 }
 
-// Promise (BGP): For the neighbors, a killed cambric-bfd is a failure of the path, and a stopped one is not.
+// Promise (BGP): For the neighbors, a killed cambric-bfd without systemd and without a keeper is a failure of the path,
+// and a stopped one is not.
 #[tokio::test]
 async fn killed_daemon_is_a_failure_and_stopped_one_is_not() {
     let ([one, other], [mut user, _other_user]) = pair(1, Hops::Single).await;

@@ -1,0 +1,185 @@
+//! Processes that are killed, and processes that hand their sessions over, under a keeper.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use super::peer::{Peer, Seen};
+use super::*;
+
+/// A daemon with a keeper, its peer, and its client with a session that is up.
+struct Kept {
+    daemon: Daemon,
+    peer: Peer,
+    user: User,
+    /// The packets that the peer had received when the session was up.
+    skipped: usize,
+}
+
+/// Starts a keeper with this program.
+fn keeper(program: &Path, directory: &Path, address: IpAddr) -> Child {
+    Command::new(program)
+        .arg("--supervise")
+        .arg("--config")
+        .arg(configure(directory, address, ""))
+        .spawn()
+        .expect("the keeper starts")
+}
+
+impl Kept {
+    async fn start(net: u8, program: &Path) -> Self {
+        Self::with_multiplier(net, program, u8::MAX).await
+    }
+
+    /// The multiplier is that of the peer.
+    async fn with_multiplier(net: u8, program: &Path, multiplier: u8) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let address = IpAddr::from([127, 33, net, 1]);
+        let daemon = Daemon {
+            child: keeper(program, directory.path(), address),
+            directory,
+            address,
+        };
+        daemon.answers().await;
+        let peer = Peer::start([127, 33, net, 2], address, multiplier);
+        let mut user = User::towards(&daemon, "test", peer.address, Hops::Single);
+        user.liveness(Liveness::Alive).await;
+        peer.receives(0, |seen| seen.state == bfd::State::Up).await;
+        let skipped = peer.seen().len();
+        Self {
+            daemon,
+            peer,
+            user,
+            skipped,
+        }
+    }
+
+    /// Sends a signal to the daemon, and waits until its next process has sent a packet.
+    async fn restart(&self, signal: Signal) {
+        let pid = self.daemon.pid().await.expect("a daemon that answers");
+        kill(pid, signal).expect("it runs");
+        let next = async {
+            loop {
+                match self.daemon.pid().await {
+                    Some(next) if next != pid => break,
+                    _ => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        timeout(WAIT, next).await.expect("the next process");
+        self.peer.receives(self.peer.seen().len(), |_| true).await;
+    }
+
+    /// Checks that neither the peer nor the client has noticed anything. Returns the longest silence.
+    async fn is_unnoticed(&mut self) -> Duration {
+        let seen = self.peer.seen();
+        let first = seen[self.skipped - 1];
+        let up = &seen[self.skipped - 1..];
+        for packet in up {
+            let same = Seen {
+                at: packet.at,
+                ..first
+            };
+            assert_eq!((packet.state, *packet), (bfd::State::Up, same));
+        }
+        let state = self.user.liveness(Liveness::Alive).await;
+        assert_eq!(state.failures, 0);
+        let sessions = self.daemon.sessions().await;
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        let pairs = up.windows(2).map(|pair| pair[1].at - pair[0].at);
+        pairs.max().unwrap_or_default()
+    }
+}
+
+fn own() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_cambric-bfd"))
+}
+
+// Promise: as bfd-daemon killed_process_is_not_noticed_by_the_neighbor
+#[tokio::test]
+async fn killed_daemon_with_a_keeper_is_not_noticed() {
+    let mut kept = Kept::start(20, &own()).await;
+    let kills =
+        std::env::var("CAMBRIC_BFD_KILLS").map_or(10, |kills| kills.parse().expect("a number"));
+    for _ in 0..kills {
+        kept.restart(Signal::SIGKILL).await;
+    }
+    let silence = kept.is_unnoticed().await;
+    println!("longest silence after {kills} kills: {silence:?}");
+}
+
+// Promise (BGP): An upgrade of cambric-bfd is not noticed by the neighbors.
+#[tokio::test]
+async fn upgraded_daemon_with_a_keeper_is_not_noticed() {
+    let builds = tempfile::tempdir().expect("a directory");
+    let (program, next) = (
+        builds.path().join("cambric-bfd"),
+        builds.path().join("next"),
+    );
+    fs::copy(own(), &program).expect("copied");
+    let mut kept = Kept::start(21, &program).await;
+    fs::copy(own(), &next).expect("copied");
+    fs::rename(&next, &program).expect("upgraded");
+    let running = async |daemon: &Daemon| {
+        let pid = daemon.pid().await.expect("a daemon that answers");
+        fs::read_link(format!("/proc/{pid}/exe")).expect("a program")
+    };
+    assert_ne!(running(&kept.daemon).await, program, "the former file");
+    kept.restart(Signal::SIGTERM).await;
+    assert_eq!(running(&kept.daemon).await, program);
+    kept.is_unnoticed().await;
+}
+
+#[tokio::test]
+async fn keeper_that_is_stopped_ends_sessions_in_admin_down() {
+    let mut kept = Kept::start(22, &own()).await;
+    let pid = kept.daemon.pid().await.expect("a daemon that answers");
+    kept.daemon.signal(Signal::SIGTERM);
+    let is_disabled = |seen: &Seen| seen.state == bfd::State::AdminDown;
+    kept.peer.receives(kept.skipped, is_disabled).await;
+    let status = kept.daemon.child.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "its child");
+    let states = kept.peer.seen();
+    let mut states = states[kept.skipped..].iter().map(|seen| seen.state);
+    assert!(states.all(|state| state != bfd::State::Down));
+}
+
+#[tokio::test]
+async fn memory_of_another_version_starts_sessions_afresh() {
+    let mut kept = Kept::start(23, &own()).await;
+    let pid = kept.daemon.pid().await.expect("a daemon that answers");
+    let is_memory = |path: &PathBuf| {
+        let target = fs::read_link(path).unwrap_or_default();
+        target.to_string_lossy().contains("memfd:cambric-bfd")
+    };
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("descriptors");
+    let mut files = files.map(|file| file.expect("a descriptor").path());
+    let memory = files.find(is_memory).expect("a memory");
+    let memory = fs::File::options().write(true).open(memory);
+    let memory = memory.expect("opened");
+    // The version is before the number of take-overs.
+    memory.write_all_at(&[9], 11).expect("written");
+    let former = kept.peer.seen()[0].discriminator;
+    kill(pid, Signal::SIGKILL).expect("it runs");
+    let lost = |event: &Event| matches!(event, Event::Lost { .. });
+    kept.user.until(lost).await;
+    let state = kept.user.liveness(Liveness::Alive).await;
+    assert_eq!(state.failures, 0, "a new session has not failed");
+    let is_new = |seen: &Seen| seen.state == bfd::State::Up && seen.discriminator != former;
+    kept.peer.receives(kept.skipped, is_new).await;
+    // The new memory survives.
+    kept.skipped = kept.peer.seen().len();
+    kept.restart(Signal::SIGKILL).await;
+    kept.is_unnoticed().await;
+}
+
+#[tokio::test]
+async fn peer_that_dies_while_the_daemon_is_killed_has_failed() {
+    let mut kept = Kept::with_multiplier(24, &own(), 20).await;
+    let pid = kept.daemon.pid().await.expect("a daemon that answers");
+    kept.peer.silence();
+    kill(pid, Signal::SIGKILL).expect("it runs");
+    let state = kept.user.liveness(Liveness::Failed).await;
+    assert!(state.diagnostic.contains("expired"), "{state:?}");
+    assert_eq!(state.failures, 1);
+}
