@@ -5,10 +5,11 @@ use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use instant::Instant;
 
-use crate::limits::{MESSAGES_PER_TURN, RECONNECT};
+use crate::limits::{MESSAGES_PER_TURN, RECONNECT, RECONNECT_FIRST};
 use crate::message::{Notice, Request, SessionState, Wanted, Welcome, decode, encode};
 use crate::socket::Socket;
 
@@ -25,6 +26,10 @@ pub struct Client {
     socket: Option<Socket>,
     /// When to connect.
     connect_at: Instant,
+    /// When the present connection was accepted by the daemon.
+    welcomed_at: Option<Instant>,
+    /// The pause before the next attempt to connect.
+    pause: Duration,
     /// The last reason why there is no connection, which is reported once.
     problem: Option<String>,
     buffer: Vec<u8>,
@@ -63,6 +68,8 @@ impl Client {
             greets: false,
             socket: None,
             connect_at: Instant::ZERO,
+            welcomed_at: None,
+            pause: RECONNECT_FIRST,
             problem: None,
             buffer: Vec::new(),
         }
@@ -112,7 +119,7 @@ impl Client {
     pub fn turn(&mut self, now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
         self.connect(now, &mut events);
-        if let Err(error) = self.exchange(&mut events) {
+        if let Err(error) = self.exchange(now, &mut events) {
             self.lose(now, &error, &mut events);
         }
         events
@@ -129,7 +136,6 @@ impl Client {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
-        self.connect_at = now + RECONNECT;
         match Socket::connect(&self.path) {
             Ok(socket) => {
                 self.socket = Some(socket);
@@ -142,7 +148,14 @@ impl Client {
 
     fn lose(&mut self, now: Instant, error: &io::Error, events: &mut Vec<Event>) {
         self.socket = None;
-        self.connect_at = now + RECONNECT;
+        // A connection that ends at once, such as that of a process that replaces another one again and
+        // again, is no restart of the daemon.
+        let lasted = self.welcomed_at.take();
+        if lasted.is_some_and(|at| now.saturating_duration_since(at) >= RECONNECT) {
+            self.pause = RECONNECT_FIRST;
+        }
+        self.connect_at = now + self.pause;
+        self.pause = (self.pause * 2).min(RECONNECT);
         let path = self.path.display();
         let reason = match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
@@ -156,7 +169,7 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+    fn exchange(&mut self, now: Instant, events: &mut Vec<Event>) -> io::Result<()> {
         self.send()?;
         for _ in 0..MESSAGES_PER_TURN {
             let Some(socket) = &self.socket else {
@@ -169,15 +182,16 @@ impl Client {
                 Err(error) => return Err(error),
             };
             let notice = decode(octets).map_err(io::Error::other)?;
-            self.receive(notice, events)?;
+            self.receive(now, notice, events)?;
         }
         Ok(())
     }
 
-    fn receive(&mut self, notice: Notice, events: &mut Vec<Event>) -> io::Result<()> {
+    fn receive(&mut self, now: Instant, notice: Notice, events: &mut Vec<Event>) -> io::Result<()> {
         match notice {
             Notice::Welcome(welcome) => {
                 self.problem = None;
+                self.welcomed_at = Some(now);
                 events.push(Event::Connected(welcome));
             }
             Notice::State(state) if self.wanted.contains_key(&state.remote) => {
@@ -298,6 +312,41 @@ mod tests {
             let lost = matches!(&*events, [Event::Connected(_), Event::Lost { .. }]);
             assert!(lost, "{events:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn client_returns_soon_after_a_connection_that_lasted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("clients.sock");
+        let mut client = Client::new(path.clone(), "test");
+        client.want(sessions([2]));
+        let pause = |client: &mut Client, now| {
+            client.turn(now);
+            client.poll_timeout().expect("no connection") - now
+        };
+        let mut now = NOW;
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            pauses.push(pause(&mut client, now));
+            now = client.poll_timeout().expect("it tries again");
+        }
+        let doubled = [50, 100, 200, 400, 800, 1000].map(Duration::from_millis);
+        assert_eq!(pauses, doubled);
+        let listener = Listener::bind(&path).expect("bound");
+        for lasts in [Duration::ZERO, RECONNECT, Duration::ZERO] {
+            client.turn(now);
+            let server = listener.accept().await.expect("accepted");
+            let welcome = Notice::Welcome(Welcome::default());
+            let welcome = encode(&welcome).expect("short");
+            server.send(&welcome).expect("sent");
+            client.turn(now);
+            drop(server);
+            now += lasts;
+            pauses.push(pause(&mut client, now));
+            now += pauses[pauses.len() - 1];
+        }
+        let expected = [1000, 50, 100].map(Duration::from_millis);
+        assert_eq!(pauses[6..], expected);
     }
 
     #[tokio::test]

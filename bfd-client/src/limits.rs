@@ -17,8 +17,12 @@ pub const INTERVAL_MS_MAX: u32 = 60_000;
 /// Messages that one end reads in one turn; the others wait in the socket.
 pub const MESSAGES_PER_TURN: usize = 256;
 
-/// Time after which a client tries again to connect.
+/// Longest time after which a client tries again to connect.
 pub const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Time after which a client tries again for the first time, because cambric-bfd may just restart. It doubles
+/// with each further attempt, until a connection has lasted for [`RECONNECT`].
+pub const RECONNECT_FIRST: Duration = Duration::from_millis(50);
 
 /// Clients that wait to be accepted.
 pub const BACKLOG: i32 = 16;

@@ -12,7 +12,9 @@ use bfd_client::{Credentials, MessageError, Notice, Request, Socket, encode};
 use daemon_common::events::{Event, Text, emit};
 
 use crate::engine::{Engine, Identity};
-use crate::limits::{CONNECTIONS_MAX, HELLO_WAIT, REJECTED_USERS_MAX, USERS_READ_EVERY};
+use crate::limits::{
+    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, HELLO_WAIT, REJECTED_USERS_MAX, USERS_READ_EVERY,
+};
 use crate::resolve::Addresses;
 
 /// All connections.
@@ -115,8 +117,12 @@ impl Clients {
             return;
         };
         let uid = credentials.uid;
+        let connections = self.connections.iter();
+        let of_user = connections.filter(|connection| connection.credentials.uid == uid);
         let reason = if !users.allow(now, uid, read) {
             format!("the user {uid} is not in `users` of cambric-bfd")
+        } else if of_user.count() >= CONNECTIONS_OF_USER_MAX {
+            format!("there are already {CONNECTIONS_OF_USER_MAX} connections of the user {uid}")
         } else if self.connections.len() >= CONNECTIONS_MAX {
             format!("there are already {CONNECTIONS_MAX} connections")
         } else {

@@ -41,11 +41,11 @@ pub struct Config {
     pub log: String,
     /// Format of log lines.
     pub log_format: LogFormat,
-    /// The limits of each client.
+    /// The limits of each user.
     pub limits: Limits,
 }
 
-/// The limits of each client.
+/// The limits of each user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most sessions.
@@ -54,7 +54,7 @@ pub struct Limits {
     pub packets_per_second: u32,
     /// The shortest interval, in milliseconds.
     pub interval_ms_min: u32,
-    /// How long its sessions continue without it, in seconds.
+    /// How long sessions continue without their client, in seconds.
     pub grace_s: u32,
 }
 

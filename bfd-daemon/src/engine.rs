@@ -18,13 +18,13 @@ use bfd_client::{SessionState, Wanted, Welcome, limits::VERSION};
 use daemon_common::events::{Event, Text, emit};
 
 pub use self::client::Identity;
-use self::client::{Client, Entry};
+use self::client::{Client, Entry, check};
 pub use self::keep::Restored;
 #[cfg(test)]
 pub(crate) use self::record::EntryRecord;
 pub use self::record::{Key, Record, RecordError};
 use crate::config::Limits;
-use crate::limits::{CLIENTS_MAX, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
+use crate::limits::{CLIENTS_MAX, CLIENTS_OF_USER_MAX, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
 use crate::resolve::{Resolve, Way};
 
 /// A packet to send.
@@ -104,10 +104,18 @@ impl<R: Random> Engine<R> {
     ///
     /// # Errors
     ///
-    /// There are as many clients as there may be.
+    /// There are as many clients as there may be, or as many of this user.
     pub fn attach(&mut self, now: Instant, identity: &Identity) -> Result<Welcome, String> {
-        if !self.clients.contains_key(identity) && self.clients.len() >= CLIENTS_MAX {
-            return Err(format!("there are already {CLIENTS_MAX} clients"));
+        if !self.clients.contains_key(identity) {
+            let of_user = self.clients.keys().filter(|of| of.uid == identity.uid);
+            if of_user.count() >= CLIENTS_OF_USER_MAX {
+                return Err(format!(
+                    "there are already {CLIENTS_OF_USER_MAX} clients of this user"
+                ));
+            }
+            if self.clients.len() >= CLIENTS_MAX {
+                return Err(format!("there are already {CLIENTS_MAX} clients"));
+            }
         }
         let client = self.clients.entry(identity.clone()).or_default();
         client.is_connected = true;
@@ -141,7 +149,7 @@ impl<R: Random> Engine<R> {
     ///
     /// # Errors
     ///
-    /// A limit of the client would be exceeded. A session that it has already continues unchanged.
+    /// A limit of its user would be exceeded. A session that it has already continues unchanged.
     pub fn set(
         &mut self,
         now: Instant,
@@ -149,11 +157,23 @@ impl<R: Random> Engine<R> {
         wanted: &Wanted,
         resolve: &impl Resolve,
     ) -> Result<(), String> {
+        let remote = wanted.remote;
+        let of_user = self.clients.iter().filter(|(of, _)| of.uid == identity.uid);
+        let others = of_user.flat_map(|(of, client)| {
+            let entries = client.entries.values().map(|entry| &entry.wanted);
+            entries.filter(move |one| of != identity || one.remote != remote)
+        });
+        check(&self.limits, wanted, others)?;
+        let all = self.clients.values().map(|client| client.entries.len());
+        let is_known = self.entry(identity, remote).is_some();
+        if !is_known && all.sum::<usize>() >= SESSIONS_OF_ALL_MAX {
+            return Err(format!(
+                "all clients have {SESSIONS_OF_ALL_MAX} sessions already"
+            ));
+        }
         let Some(client) = self.clients.get_mut(identity) else {
             return Err("the client is not connected".to_owned());
         };
-        client.check(&self.limits, wanted)?;
-        let remote = wanted.remote;
         let entry = client.entries.entry(remote);
         let entry = entry.or_insert_with(|| Entry::new(wanted.clone()));
         entry.wanted = wanted.clone();

@@ -8,19 +8,25 @@ pub const CONNECTIONS_MAX: usize = 32;
 /// Clients by user and name, with those that are away; a further one is rejected.
 pub const CLIENTS_MAX: usize = 16;
 
+/// Clients of one user, with those that are away; a further one is rejected.
+pub const CLIENTS_OF_USER_MAX: usize = 4;
+
+/// Connections of one user at once; a further one is closed.
+pub const CONNECTIONS_OF_USER_MAX: usize = 8;
+
 /// A connection without its first message is closed after this time.
 pub const HELLO_WAIT: Duration = Duration::from_secs(5);
 
-/// The default of the sessions of one client.
+/// The default of the sessions of one user's clients.
 pub const SESSIONS: u32 = 4096;
 
-/// The greatest permitted number of sessions of one client.
+/// The greatest permitted number of sessions of one user's clients.
 pub const SESSIONS_MAX: u32 = 16_384;
 
 /// The sessions of all clients. Further ones are rejected.
 pub const SESSIONS_OF_ALL_MAX: usize = 32_768;
 
-/// The default of the packets that the sessions of one client may send in a second.
+/// The default of the packets that the sessions of one user's clients may send in a second.
 pub const PACKETS_PER_SECOND: u32 = 20_000;
 
 /// The greatest permitted number of packets in a second.

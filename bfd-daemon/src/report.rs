@@ -75,21 +75,21 @@ pub(crate) fn figures<R: Random>(engine: &Engine<R>) -> BfdFigures {
     figures
 }
 
-/// Returns the limits of each client.
+/// Returns the limits of each user.
 pub(crate) fn client_limits<R: Random>(
     engine: &Engine<R>,
     limits: &Limits,
 ) -> impl Iterator<Item = Limit> {
-    let mut used: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
+    let mut used: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     for view in engine.views() {
-        let of = used.entry(&view.client.name).or_default();
+        let of = used.entry(view.client.uid).or_default();
         of.0 += 1;
         of.1 += 1000.0 / f64::from(view.wanted.interval_ms.max(1));
     }
     let further = "a further session is rejected, and its client logs the reason";
-    used.into_iter().flat_map(move |(name, (sessions, rate))| {
+    used.into_iter().flat_map(move |(uid, (sessions, rate))| {
         let limit = |what: &str, limit: u32, key: &str, used: u64| Limit {
-            of: Some(name.to_owned()),
+            of: Some(format!("user {uid}")),
             key: Some(key.to_owned()),
             ..Limit::new(what, limit.into(), further).used(used)
         };

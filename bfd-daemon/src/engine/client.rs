@@ -42,37 +42,6 @@ pub(super) struct Entry {
 }
 
 impl Client {
-    /// Checks the limits of the client for a further or changed session.
-    pub(super) fn check(&self, limits: &Limits, wanted: &Wanted) -> Result<(), String> {
-        if wanted.interval_ms < limits.interval_ms_min {
-            return Err(format!(
-                "an interval of {} ms: the least is {} ms (`interval_min_ms` of cambric-bfd)",
-                wanted.interval_ms, limits.interval_ms_min
-            ));
-        }
-        let others = self.entries.values().map(|entry| &entry.wanted);
-        let others = others.filter(|one| one.remote != wanted.remote);
-        let (mut count, mut rate) = (1, packets_per_second(wanted));
-        for other in others {
-            count += 1;
-            rate += packets_per_second(other);
-        }
-        if count > u64::from(limits.sessions) {
-            return Err(format!(
-                "there are already {} sessions of this client (`sessions` of cambric-bfd)",
-                limits.sessions
-            ));
-        }
-        if rate > f64::from(limits.packets_per_second) {
-            return Err(format!(
-                "the sessions of this client would send more than {} packets per second \
-                 (`packets_per_second` of cambric-bfd)",
-                limits.packets_per_second
-            ));
-        }
-        Ok(())
-    }
-
     /// Notes that the client is to be sent the state of a session, if it has requested it since it
     /// connected.
     pub(super) fn report(&mut self, remote: IpAddr) {
@@ -90,6 +59,39 @@ impl Client {
         }
         self.unreported.clear();
     }
+}
+
+/// Checks the limits of a user for a further or changed session, beside the other ones of all its clients.
+pub(super) fn check<'w>(
+    limits: &Limits,
+    wanted: &Wanted,
+    others: impl Iterator<Item = &'w Wanted>,
+) -> Result<(), String> {
+    if wanted.interval_ms < limits.interval_ms_min {
+        return Err(format!(
+            "an interval of {} ms: the least is {} ms (`interval_min_ms` of cambric-bfd)",
+            wanted.interval_ms, limits.interval_ms_min
+        ));
+    }
+    let (mut count, mut rate) = (1, packets_per_second(wanted));
+    for other in others {
+        count += 1;
+        rate += packets_per_second(other);
+    }
+    if count > u64::from(limits.sessions) {
+        return Err(format!(
+            "there are already {} sessions of this user (`sessions` of cambric-bfd)",
+            limits.sessions
+        ));
+    }
+    if rate > f64::from(limits.packets_per_second) {
+        return Err(format!(
+            "the sessions of this user would send more than {} packets per second \
+             (`packets_per_second` of cambric-bfd)",
+            limits.packets_per_second
+        ));
+    }
+    Ok(())
 }
 
 fn packets_per_second(wanted: &Wanted) -> f64 {

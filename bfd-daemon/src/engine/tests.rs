@@ -403,7 +403,7 @@ fn clients_with_one_path_share_its_session() {
 }
 
 #[test]
-fn limits_of_a_client_reject_further_sessions() {
+fn limits_of_a_user_reject_further_sessions() {
     let mut pair = Pair::new();
     pair.engines[0].set_limits(Limits {
         sessions: 2,
@@ -430,6 +430,21 @@ fn limits_of_a_client_reject_further_sessions() {
     let error = pair.set(0, "bgp", wanted(4)).expect_err("a third session");
     assert!(error.contains("2 sessions"), "{error}");
     assert_eq!(pair.engines[0].views().count(), 2);
+    // A further name is no further limit.
+    pair.attach(0, "other");
+    let error = pair
+        .set(0, "other", wanted(4))
+        .expect_err("a third session");
+    assert!(error.contains("2 sessions"), "{error}");
+    let another = Identity {
+        uid: 8,
+        ..client("bgp")
+    };
+    let now = pair.now;
+    let engine = &mut pair.engines[0];
+    engine.attach(now, &another).expect("accepted");
+    let set = engine.set(now, &another, &wanted(4), &LINKS[0]);
+    set.expect("the limits of another user");
     let strange = client("not connected");
     let set = pair.engines[0].set(pair.now, &strange, &wanted(2), &Nowhere);
     assert!(set.is_err());
@@ -438,20 +453,44 @@ fn limits_of_a_client_reject_further_sessions() {
 #[test]
 fn clients_are_bounded_and_return_to_their_places() {
     let mut pair = Pair::new();
-    let names: Vec<String> = (0..=CLIENTS_MAX).map(|number| number.to_string()).collect();
-    for name in &names[..CLIENTS_MAX] {
-        pair.attach(0, name);
-        pair.set(0, name, wanted(2)).expect("set");
-    }
     let now = pair.now;
-    let further = client(&names[CLIENTS_MAX]);
-    assert!(pair.engines[0].attach(now, &further).is_err());
-    pair.engines[0].detach(now, &client(&names[0]));
-    assert!(pair.engines[0].attach(now, &further).is_err(), "it is away");
-    pair.attach(0, &names[0]);
-    pair.engines[0].remove(now, &client(&names[0]), address(2));
-    pair.engines[0].detach(now, &client(&names[0]));
-    assert!(pair.engines[0].attach(now, &further).is_ok());
+    let engine = &mut pair.engines[0];
+    let of = |number: usize| Identity {
+        uid: (number / CLIENTS_OF_USER_MAX) as u32,
+        name: number.to_string(),
+    };
+    for number in 0..CLIENTS_MAX {
+        engine.attach(now, &of(number)).expect("accepted");
+        let set = engine.set(now, &of(number), &wanted(2), &LINKS[0]);
+        set.expect("set");
+    }
+    let further = of(CLIENTS_MAX);
+    assert!(engine.attach(now, &further).is_err());
+    engine.detach(now, &of(0));
+    assert!(engine.attach(now, &further).is_err(), "it is away");
+    engine.attach(now, &of(0)).expect("accepted");
+    engine.remove(now, &of(0), address(2));
+    engine.detach(now, &of(0));
+    assert!(engine.attach(now, &further).is_ok());
+}
+
+#[test]
+fn user_does_not_take_the_places_of_other_users() {
+    let mut pair = Pair::new();
+    let now = pair.now;
+    for number in 0..CLIENTS_OF_USER_MAX {
+        pair.attach(0, &number.to_string());
+    }
+    let engine = &mut pair.engines[0];
+    let error = engine
+        .attach(now, &client("further"))
+        .expect_err("too many of the user");
+    assert!(error.contains("of this user"), "{error}");
+    let another = Identity {
+        uid: 8,
+        ..client("further")
+    };
+    assert!(engine.attach(now, &another).is_ok());
 }
 
 #[test]
