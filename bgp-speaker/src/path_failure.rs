@@ -76,7 +76,8 @@ impl Speaker {
                 (false, _) => PathConsequence::SessionClosed,
             };
         }
-        if state.stale_until.is_none() {
+        let (has_stale, remote) = (state.stale_until.is_some(), state.config.remote);
+        if !has_stale && self.deferred_until().is_none() {
             return PathConsequence::None;
         }
         let is_restart = match graceful {
@@ -86,6 +87,11 @@ impl Speaker {
         };
         if is_restart {
             return PathConsequence::Restart;
+        }
+        if !has_stale {
+            self.forget_awaited(remote);
+            self.fail_next_hop(now, peer);
+            return PathConsequence::FormerRemoved;
         }
         let has_excluded = self.fail_next_hop(now, peer);
         if is_next_hop_of_all || graceful == BfdGraceful::Never {

@@ -41,6 +41,9 @@ pub enum PathConsequence {
     /// The session had ended before, and its stale routes are retained: this speaker does not forward
     /// packets along them.
     StaleRetained,
+    /// This speaker has restarted, and the peer has failed before it had a session: it is not waited for,
+    /// and routes of the former process through it are not kept.
+    FormerRemoved,
     /// There was neither a session nor a stale route.
     None,
 }
@@ -59,6 +62,9 @@ impl fmt::Display for PathConsequence {
                 "routes through the neighbor excluded, its other routes remain stale"
             }
             Self::StaleRetained => "stale routes retained",
+            Self::FormerRemoved => {
+                "failed before the first session since the restart, former routes through the neighbor removed"
+            }
             Self::None => "no session and no stale routes",
         })
     }

@@ -91,3 +91,7 @@ pub const WRITE_TEXT_OCTETS_MAX: usize = 200;
 /// Receive buffer of the notifications by which the process that may write follows the keys of its own
 /// routes. After a loss it reads them again.
 pub const GATE_OCTETS: usize = 4 * 1024 * 1024;
+
+/// Failed gateways whose routes are not kept during the grace period after a start; the routes of further ones
+/// are kept until its end.
+pub const LOST_GATEWAYS_MAX: usize = 65_536;

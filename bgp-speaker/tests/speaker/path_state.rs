@@ -1,11 +1,13 @@
 //! Failures of the path to a peer that BFD reports (RFC 5882 §4, RFC 9384).
 
+use std::time::Duration;
+
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
 use bgp_proto::{GracefulRestart, Notification};
 use bgp_speaker::limits::FAILED_PEER_KEPT;
 use bgp_speaker::{
-    Bfd, BfdGraceful, Event, Input, PathConsequence, PathState, PeerConfig, RangeConfig,
+    Bfd, BfdGraceful, Event, Input, PathConsequence, PathState, PeerConfig, RangeConfig, Restart,
     SpeakerConfig,
 };
 use rib::{NextHops, PeerId, Reach, Role};
@@ -114,6 +116,46 @@ fn notification(wire: &mut Wire, peer: PeerId) -> Notification {
         _ => None,
     });
     found.expect("a NOTIFICATION")
+}
+
+/// A speaker that forwards packets has restarted. Its neighbors may have kept its routes.
+fn restarted() -> (Wire, PeerId) {
+    let mut other = neighbor(1, 3, Role::Internal);
+    other.session.passive = true;
+    other.session.graceful_restart = Some(GracefulRestartConfig::default());
+    let config = forwards(config(Role::Client, |_| {}).with_peer(other));
+    let wire = Wire::prepared(config, |speaker| {
+        speaker.restarted(Restart::new(Duration::from_secs(90)));
+    });
+    let mut peers = wire.speaker().peers();
+    let peer = peers.find(|view| view.config.remote == address(2));
+    let peer = peer.expect("a neighbor").id;
+    drop(peers);
+    (wire, peer)
+}
+
+fn awaits(wire: &Wire, number: usize) -> bool {
+    wire.speaker()
+        .awaited()
+        .contains(&Some(address(number).into()))
+}
+
+// Promise (BGP): A restarted BGP daemon does not wait for a neighbor that BFD has found dead, and keeps no
+// former routes through it.
+#[test]
+fn neighbor_that_failed_before_the_restart_is_not_awaited() {
+    let (mut wire, peer) = restarted();
+    assert!(awaits(&wire, 2) && awaits(&wire, 3));
+    // Its own restart explains the failure.
+    assert_eq!(fail(&mut wire, peer, false), PathConsequence::Restart);
+    assert!(awaits(&wire, 2));
+    assert_eq!(fail(&mut wire, peer, true), PathConsequence::FormerRemoved);
+    assert!(!awaits(&wire, 2) && awaits(&wire, 3));
+    // It is awaited again once it is there.
+    wire.connect(2, &graceful_open(2, IGNORE));
+    assert!(awaits(&wire, 2));
+    wire.pass(90, &[]);
+    assert!(wire.speaker().awaited().is_empty());
 }
 
 const IGNORE: fn(&mut GracefulRestart) = |_| {};

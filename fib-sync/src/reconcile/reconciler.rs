@@ -1,5 +1,6 @@
 //! The reconciler itself: wanted routes and events in, commands out.
 
+use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Op, Step
 use super::dirty::Dirty;
 use super::grace::Grace;
 use super::notice::{Foreigners, Notice, Notices};
-use crate::limits::IN_FLIGHT_MAX;
+use crate::limits::{IN_FLIGHT_MAX, LOST_GATEWAYS_MAX};
 use crate::owner::Owner;
 use crate::port::{Command, Event};
 use crate::route::{Route, RouteKey, TABLE_MAIN};
@@ -77,6 +78,8 @@ pub struct Reconciler {
     /// Keys with a fault, by the time of their next attempt.
     pub(super) retries: BTreeSet<(Instant, RouteKey)>,
     pub(super) grace: Grace,
+    /// Gateways that failed during the grace period.
+    pub(super) lost: BTreeSet<IpAddr>,
     pub(super) in_flight: usize,
     pub(super) dumps: Dumps,
     pub(super) counters: Counters,
@@ -127,6 +130,7 @@ impl Reconciler {
     pub fn new(now: Instant, config: ReconcilerConfig) -> Self {
         Self {
             grace: Grace::new(now, config.grace),
+            lost: BTreeSet::new(),
             entries: BTreeMap::new(),
             metrics: Metrics::default(),
             dirty: Dirty::default(),
@@ -212,6 +216,19 @@ impl Reconciler {
     pub fn finish_grace(&mut self) {
         if self.grace.finish() {
             self.end_of_grace();
+        }
+    }
+
+    /// Ends the grace period of the routes that have only this gateway, or only gateways that have failed:
+    /// those that are not wanted are deleted, also if they are read later. Other routes are kept.
+    ///
+    /// After the grace period it has no effect, nor beyond [`LOST_GATEWAYS_MAX`].
+    pub fn lose_gateway(&mut self, gateway: IpAddr) {
+        if self.grace.is_over() || self.lost.len() >= LOST_GATEWAYS_MAX {
+            return;
+        }
+        if self.lost.insert(gateway.to_canonical()) {
+            self.process_strays();
         }
     }
 
@@ -441,6 +458,11 @@ impl Reconciler {
     }
 
     fn end_of_grace(&mut self) {
+        self.lost.clear();
+        self.process_strays();
+    }
+
+    fn process_strays(&mut self) {
         let strays = self
             .entries
             .iter()
@@ -448,10 +470,21 @@ impl Reconciler {
         strays.for_each(|(key, _)| self.dirty.insert(*key));
     }
 
+    /// Returns whether all next hops of a route are gateways that have failed.
+    fn is_lost(&self, route: &Route) -> bool {
+        let lost = |gateway: IpAddr| self.lost.contains(&gateway.to_canonical());
+        let mut hops = route.next_hops.iter();
+        !self.lost.is_empty()
+            && !route.next_hops.is_empty()
+            && hops.all(|hop| hop.gateway.is_some_and(lost))
+    }
+
     /// Performs the next step for one key.
     fn advance(&mut self, now: Instant, key: RouteKey) -> Option<Command> {
-        let grace = !self.grace.is_over();
-        let unwanted = self.entries.get(&key)?.want.is_none();
+        let entry = self.entries.get(&key)?;
+        let is_lost = entry.present().is_some_and(|route| self.is_lost(route));
+        let grace = !self.grace.is_over() && !is_lost;
+        let unwanted = entry.want.is_none();
         let beside = match unwanted {
             true => self.place_of(&key),
             false => Beside::Nothing,

@@ -67,6 +67,32 @@ fn a_restart_writes_only_the_difference() {
 }
 
 #[test]
+fn routes_through_a_lost_gateway_are_deleted_without_grace() {
+    let (dead, alive) = ("10.0.0.12", "10.0.0.13");
+    for is_read_before in [true, false] {
+        let mut world = World::new(2);
+        world.want(key("10.65.0.1/32"), via(US, &[dead]));
+        world.want(key("10.65.0.2/32"), via(US, &[alive]));
+        world.want(key("10.65.0.3/32"), via(US, &[dead, alive]));
+        world.run(MOMENT);
+        world.crash();
+        if is_read_before {
+            world.run(MOMENT);
+        }
+        let gateway = dead.parse().expect("an address");
+        world.reconciler.lose_gateway(gateway);
+        world.run(MOMENT);
+        let kept = world.ours();
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        assert_eq!(world.status(&key("10.65.0.1/32")), None);
+        // It is installed again if it is wanted.
+        world.want(key("10.65.0.1/32"), via(US, &[dead]));
+        world.run(MOMENT);
+        assert_eq!(world.ours().len(), 3);
+    }
+}
+
+#[test]
 fn route_wanted_before_is_deleted_without_grace() {
     let mut world = World::new(3);
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
