@@ -244,6 +244,13 @@ start() {
     await "cambric show status of $daemon" answers "$host" "$daemon"
     await "a line of $daemon in the journal" logged "$host" "$daemon"
 }
+# cambric-bfd has no files of its own, and every user may look for its socket.
+start_bfd() {
+    in_host "$1" /usr/bin/cambric-bfd --check >/dev/null || fail '--check of bfd'
+    in_host "$1" systemctl enable --quiet --now cambric-bfd || fail 'start of cambric-bfd'
+    confined "$1" bfd
+    await 'cambric show status of bfd' answers "$1" bfd
+}
 owns_directories() {
     for directory in "/run/cambric-$2" "/var/lib/cambric-$2"; do
         [ "$(in_host "$1" stat -c '%U:%G %a' "$directory")" = "cambric-$2:cambric-$2 750" ] ||
@@ -484,10 +491,11 @@ carried() {
 
 ip link add switch type bridge
 ip link set switch up
-boot h1 10.0.0.1 cambric cambric-bgp-client cambric-felix cambric-cni
+boot h1 10.0.0.1 cambric cambric-bfd cambric-bgp-client cambric-felix cambric-cni
 boot h2 10.0.0.2 cambric cambric-bgp-client
-boot h3 10.0.0.3 cambric cambric-route-reflector
+boot h3 10.0.0.3 cambric cambric-bfd cambric-route-reflector
 installed h1 bgp-client bgp-client.toml cambric
+installed h1 bfd bfd.toml cambric
 installed h1 felix felix.toml cambric
 installed h1 felix-boot felix-boot.nft cambric
 installed h1 ipam-gc ipam-gc.env root
@@ -506,10 +514,11 @@ done
 cd /mnt/h3/root/etc/cambric
 sed -i 's|^router_id = .*|router_id = "10.0.0.3"|' route-reflector.toml
 printf '[[neighbor_range]]\nprefix = "10.0.0.0/24"\nasn = 64512\nlimit = 9\n' >>route-reflector.toml
-printf 'route_reflector_client = true\n' >>route-reflector.toml
+printf 'route_reflector_client = true\nbfd = { multiplier = 100 }\n' >>route-reflector.toml
 for number in 1 2; do
     cd "/mnt/h$number/root/etc/cambric"
     printf '[[neighbor]]\naddress = "10.0.0.3"\nasn = 64512\n' >>bgp-client.toml
+    [ "$number" != 1 ] || printf 'bfd = { multiplier = 100 }\n' >>bgp-client.toml
     sed -i "s|^router_id = .*|router_id = \"10.0.0.$number\"|" bgp-client.toml
 done
 
@@ -560,6 +569,7 @@ await 'the store after a SIGKILL' is_restarted "$before"
     fail 'owner and mode of /var/lib/cambric-store'
 ! as h1 cambric-felix cat /var/lib/cambric-store/store >/dev/null 2>&1 || fail 'the user of felix reads the store'
 
+for host in h1 h3; do start_bfd "$host"; done
 start h3 route-reflector
 guarded h3 route-reflector 'loaded by .cambric guard.'
 start h1 bgp-client
@@ -672,6 +682,28 @@ routes
 
 parser_comes_back h3 route-reflector
 parser_comes_back h2 bgp-client
+
+# A restart of cambric-bfd, and a SIGKILL, are not noticed by the neighbor: its session stays up, and counts
+# no further one. systemd has the sockets and the state.
+has_session() { in_host "$1" cambric show bfd | grep -wF "$2" | grep -qw Up; }
+for host in h1 h3; do await "a BFD session of $host" has_session "$host" "10.0.0.$((4 - ${host#h}))"; done
+ups=$(in_host h3 journalctl --quiet --output=cat CAMBRIC_EVENT=bfd.session_up | wc -l)
+comes_back h1 bfd
+taken=$(in_host h1 journalctl --quiet --output=cat CAMBRIC_EVENT=bfd.taken_over | wc -l)
+[ "$taken" -ge 2 ] || fail "cambric-bfd has continued its sessions $taken times"
+for host in h1 h3; do has_session "$host" "10.0.0.$((4 - ${host#h}))" || fail "the BFD session of $host"; done
+[ "$(in_host h3 journalctl --quiet --output=cat CAMBRIC_EVENT=bfd.session_up | wc -l)" = "$ups" ] ||
+    fail 'a restart of cambric-bfd ends a session'
+! in_host h3 journalctl --quiet --output=cat CAMBRIC_EVENT=bfd.session_down | grep -q . ||
+    fail 'a restart of cambric-bfd is a failure for its neighbor'
+# A stop is no failure either: the neighbor receives AdminDown.
+in_host h1 systemctl stop cambric-bfd || fail 'stop of cambric-bfd'
+is_disabled() {
+    in_host h3 journalctl --quiet --output=cat CAMBRIC_EVENT=bfd.session_down | grep -q 'disabled'
+}
+await 'AdminDown by a stop' is_disabled
+in_host h1 systemctl start cambric-bfd || fail 'start of cambric-bfd'
+await 'a BFD session after a stop' has_session h1 10.0.0.3
 
 survives_hang h3 route-reflector
 survives_hang h2 bgp-client
