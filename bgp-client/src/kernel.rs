@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bgp_daemon::{Config, Driver, DriverError, Open, Parent, Round};
 use bgp_io::bgp_fsm::Instant;
+use bgp_io::bgp_speaker::{Event as SessionEvent, PathConsequence};
 use bgp_io::rib::Progress;
 use bgp_io::{Clock, Event, Speaker};
 use calico_bgp::Duties;
@@ -99,9 +100,20 @@ impl Driver<KernelConfig> for Kernel {
         node.into_iter().chain(log).min()
     }
 
-    fn observe(&mut self, _: Instant, _: &Speaker, event: &Event) {
+    fn observe(&mut self, _: Instant, speaker: &Speaker, event: &Event) {
         match event {
-            Event::Speaker(event) => self.node.session(event),
+            Event::Speaker(event) => {
+                if let SessionEvent::PathFailed {
+                    peer,
+                    consequence: PathConsequence::FormerRemoved,
+                    ..
+                } = event
+                    && let Some(config) = speaker.peer_config(*peer)
+                {
+                    self.node.lose_gateway(config.remote);
+                }
+                self.node.session(event);
+            }
             Event::Track(track) => self.node.track(*track),
             _ => {}
         }

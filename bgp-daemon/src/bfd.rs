@@ -13,7 +13,7 @@ use bgp_io::{Event, Input, Io, Speaker, StopMode};
 use daemon_common::events::{self, Text, emit};
 use daemon_common::report::Neighbors;
 
-use crate::limits::{BFD_SESSIONS_DELAY, BFD_SESSIONS_INTERVAL};
+use crate::limits::{BFD_ABSENCE, BFD_SESSIONS_DELAY, BFD_SESSIONS_INTERVAL};
 use crate::{Driver, DriverError, Round, Settings};
 
 /// The client of cambric-bfd.
@@ -26,6 +26,8 @@ pub(crate) struct Bfd {
     due: Option<Instant>,
     /// Why cambric-bfd is not reached, if it is not.
     problem: Option<String>,
+    /// When the states of lost sessions become unknown, unless cambric-bfd is back.
+    unknown_at: Option<Instant>,
 }
 
 /// The path to one neighbor.
@@ -48,6 +50,7 @@ impl Bfd {
             paths: BTreeMap::new(),
             due: Some(Instant::ZERO),
             problem: None,
+            unknown_at: None,
         }
     }
 
@@ -105,16 +108,17 @@ impl Bfd {
         })
     }
 
-    fn notice(&mut self, io: &mut Io, notice: Notice) {
+    fn notice(&mut self, now: Instant, io: &mut Io, notice: Notice) {
         match notice {
             Notice::Connected(_) => {
                 self.problem = None;
+                self.unknown_at = None;
                 for path in self.paths.values_mut() {
                     path.rejected = None;
                 }
                 emit(events::Event::BfdAvailable {});
             }
-            Notice::Lost { reason } => self.lost(io, reason),
+            Notice::Lost { reason } => self.lost(now, reason),
             Notice::State(state) => self.state(io, state),
             Notice::Rejected { remote, reason } => {
                 if let Some(path) = self.paths.get_mut(&remote) {
@@ -128,16 +132,27 @@ impl Bfd {
         }
     }
 
-    /// Without cambric-bfd, all neighbors are as neighbors without BFD.
-    fn lost(&mut self, io: &mut Io, reason: String) {
-        for (remote, path) in &mut self.paths {
+    /// cambric-bfd may just restart: its sessions continue. The states stay for that time.
+    fn lost(&mut self, now: Instant, reason: String) {
+        for path in self.paths.values_mut() {
             path.state = None;
-            pass(io, path.peer, *remote, PathState::Unknown);
         }
+        self.unknown_at.get_or_insert(now + BFD_ABSENCE);
         emit(events::Event::BfdUnavailable {
             reason: Text::new(&reason),
         });
         self.problem = Some(reason);
+    }
+
+    /// Without cambric-bfd, all neighbors are as neighbors without BFD.
+    fn forget(&mut self, now: Instant, io: &mut Io) {
+        if self.unknown_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.unknown_at = None;
+        for (remote, path) in &self.paths {
+            pass(io, path.peer, *remote, PathState::Unknown);
+        }
     }
 
     /// Passes a state on. A failure between two states counts, also if the path works again.
@@ -147,7 +162,13 @@ impl Bfd {
         };
         let is_first = !std::mem::replace(&mut path.is_known, true);
         let (peer, remote) = (path.peer, state.remote);
-        if state.failures > 0 && !is_first {
+        // A failure before this start concerns the routes that an earlier process has left. If the path works
+        // again, or BGP has a session over it, they are not wrong.
+        let has_failed = match is_first {
+            true => state.liveness == Liveness::Failed && !has_session(io, peer),
+            false => state.failures > 0,
+        };
+        if has_failed {
             let failed = PathState::Failed {
                 control_plane_independent: state.control_plane_independent,
             };
@@ -192,6 +213,11 @@ impl Bfd {
     }
 }
 
+fn has_session(io: &Io, peer: Option<PeerId>) -> bool {
+    let mut peers = io.speaker().peers();
+    peers.any(|view| Some(view.id) == peer && view.params.is_some())
+}
+
 /// Passes the state of a path to its peer. The number of a removed peer may be that of another one now.
 fn pass(io: &mut Io, peer: Option<PeerId>, remote: IpAddr, state: PathState) {
     let is_same = |peer: &PeerId| {
@@ -218,13 +244,14 @@ impl<S: Settings> Driver<S> for Bfd {
             self.due = has_any.then(|| round.now + BFD_SESSIONS_INTERVAL);
         }
         for notice in self.client.turn(round.now) {
-            self.notice(round.io, notice);
+            self.notice(round.now, round.io, notice);
         }
+        self.forget(round.now, round.io);
         Ok(())
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let times = [self.due, self.client.poll_timeout()];
+        let times = [self.due, self.client.poll_timeout(), self.unknown_at];
         times.into_iter().flatten().min()
     }
 

@@ -165,6 +165,9 @@ pub const PARSER_CRASHES_MAX: u32 = 10;
 /// How long a start waits for the end of a parser that was left by its parent.
 pub const FORMER_PARSER_WAIT: Duration = Duration::from_secs(10);
 
+/// Time for which the states of paths stay without cambric-bfd: it may restart, and then continues its sessions.
+pub const BFD_ABSENCE: Duration = Duration::from_secs(3);
+
 /// Delay of a comparison of the neighbors with the requested sessions of BFD.
 pub const BFD_SESSIONS_DELAY: Duration = Duration::from_millis(100);
 

@@ -1,6 +1,7 @@
 //! The node itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use bgp_io::bgp_proto::{Attributes, Family, Net, Origin};
 use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
@@ -196,6 +197,11 @@ impl Node {
     /// Applies a session event.
     pub fn session(&mut self, event: &SessionEvent) {
         self.convergence.record(event);
+    }
+
+    /// Deletes the routes of an earlier process through a neighbor that has failed.
+    pub fn lose_gateway(&mut self, gateway: IpAddr) {
+        self.reconciler.lose_gateway(gateway);
     }
 
     /// Starts or stops tracking a next hop of the speaker's tables.

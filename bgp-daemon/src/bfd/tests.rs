@@ -139,6 +139,41 @@ async fn states_of_sessions_are_passed_to_the_speaker() {
 }
 
 #[tokio::test]
+async fn failure_before_the_start_is_passed_on_while_it_lasts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let listener = Listener::bind(&path).expect("bound");
+    let mut io = io(&file("bfd = true"));
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    let server = listener.accept().await.expect("accepted");
+    send(&server, &Answer::Welcome(Welcome::default()));
+    send(&server, &state(Liveness::Failed, 1));
+    turn(&mut bfd, &mut io);
+    assert_eq!(consequences(&mut io).await, [PathConsequence::None]);
+    // cambric-bfd restarts: nothing has failed, and the states stay for a while.
+    drop(server);
+    turn(&mut bfd, &mut io);
+    let until = bfd.unknown_at.expect("the states stay");
+    assert!(until <= io.clock().now() + BFD_ABSENCE);
+    let back = async {
+        loop {
+            turn(&mut bfd, &mut io);
+            tokio::select! {
+                accepted = listener.accept() => break accepted.expect("accepted"),
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+        }
+    };
+    let server = timeout(WAIT, back).await.expect("it connects again");
+    send(&server, &Answer::Welcome(Welcome::default()));
+    send(&server, &state(Liveness::Failed, 0));
+    turn(&mut bfd, &mut io);
+    assert_eq!(bfd.unknown_at, None);
+    assert_eq!(consequences(&mut io).await, []);
+}
+
+#[tokio::test]
 async fn daemon_without_cambric_bfd_reports_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("clients.sock");
