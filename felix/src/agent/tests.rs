@@ -1,6 +1,7 @@
 mod bandwidth;
 mod cutting;
 mod events;
+mod faults;
 mod feedback;
 mod history;
 mod interfaces;

@@ -6,10 +6,32 @@ use super::*;
 pub(crate) fn passes(
     rules: &crate::render::Ruleset,
     chain: &str,
-    (source, destination): (IpAddr, IpAddr),
+    ends: (IpAddr, IpAddr),
     (protocol, port): (u8, Option<u16>),
 ) -> bool {
-    let mut packet = Packet {
+    let packet = first(ends, (protocol, port));
+    accepts(rules, chain, packet)
+}
+
+/// Returns whether a chain accepts the first packet of a connection between these workload interfaces, or
+/// others.
+pub(crate) fn passes_between(
+    rules: &crate::render::Ruleset,
+    chain: &str,
+    (input, output): (Option<&str>, Option<&str>),
+    ends: (IpAddr, IpAddr),
+    (protocol, port): (u8, u16),
+) -> bool {
+    let packet = Packet {
+        input: input.map(str::to_owned),
+        output: output.map(str::to_owned),
+        ..first(ends, (protocol, Some(port)))
+    };
+    accepts(rules, chain, packet)
+}
+
+fn first((source, destination): (IpAddr, IpAddr), (protocol, port): (u8, Option<u16>)) -> Packet {
+    Packet {
         input: None,
         output: None,
         source,
@@ -19,7 +41,10 @@ pub(crate) fn passes(
         port,
         icmp: None,
         changes: Changes::default(),
-    };
+    }
+}
+
+fn accepts(rules: &crate::render::Ruleset, chain: &str, mut packet: Packet) -> bool {
     let decision = evaluation::evaluate(rules, chain, &mut packet);
     decision.is_some_and(|decision| decision.fate == Fate::Accept)
 }

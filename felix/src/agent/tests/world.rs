@@ -25,6 +25,8 @@ pub(super) struct Fake {
     pub(super) tables: Tables,
     /// Transactions that changed anything.
     pub(super) writes: usize,
+    /// All packet filters that were in effect.
+    pub(super) history: Vec<Ruleset>,
     pub(super) edited: bool,
     /// The packet filter cannot be listed, for this reason or because of concurrent writes.
     pub(super) refuse_check: Option<&'static str>,
@@ -119,7 +121,8 @@ impl Fake {
         Some((0, HostEvent::Forgotten(forgotten)))
     }
 
-    fn carry_out(&mut self, command: HostCommand) -> HostEvent {
+    /// Carries out a command, and returns its answer.
+    pub(super) fn carry_out(&mut self, command: HostCommand) -> HostEvent {
         let refused = |reason: &str| Failed(reason.into());
         match command {
             HostCommand::FindRules => HostEvent::RulesFound(Ok(self.tables.0.is_some())),
@@ -320,7 +323,11 @@ impl Fake {
         self.edited = false;
         let before = self.rules();
         steps.iter().for_each(|step| self.tables.take(step));
-        self.writes += usize::from(before != self.rules());
+        let after = self.rules();
+        if before != after {
+            self.writes += 1;
+            self.history.extend(after);
+        }
         Ok(())
     }
 
