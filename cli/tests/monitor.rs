@@ -1,5 +1,6 @@
 //! `cambric check rules --monitor`, with the rules of a host in a network namespace. Needs root and
 //! `CAMBRIC_LAB=1`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
