@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use netns_lab::{Host, Lab};
@@ -14,6 +14,9 @@ use serde_json::Value;
 const LISTING: &str = include_str!("../../rule-audit/tests/listing.json");
 
 const MANIFEST: &str = include_str!("monitor/endpoints.yaml");
+
+/// Maximum number of lines that were not read yet: the program waits beyond it.
+const LINES_MAX: usize = 1000;
 
 /// Maximum time for any step.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +64,7 @@ fn loadable() -> String {
 
 /// Returns the lines of an output.
 fn lines(output: ChildStdout) -> Receiver<String> {
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(LINES_MAX);
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines() {
             if sender.send(line.unwrap()).is_err() {
@@ -126,7 +129,12 @@ async fn monitor_compares_only_the_endpoints_of_a_commit() {
     netns_lab::until(PATIENCE, "the rules are equal", async || {
         let (mut program, _output) = start(&host, &check, url);
         let status = program.0.wait().unwrap();
-        Ok::<_, netns_lab::Error>(status.success().then_some(()).ok_or(status.to_string()))
+        Ok::<_, netns_lab::Error>(
+            status
+                .success()
+                .then_some(())
+                .ok_or_else(|| status.to_string()),
+        )
     })
     .await
     .unwrap();
