@@ -34,8 +34,12 @@ impl Ground {
         is: impl Fn(&EndpointFigures) -> bool,
     ) -> Result<()> {
         netns_lab::until(FABRIC_WITHIN, what, async || {
-            let now = self.figures(node).await?;
-            anyhow::Ok(is(&now).then_some(()).ok_or_else(|| format!("{now:?}")))
+            anyhow::Ok(match self.figures(node).await {
+                Ok(now) if is(&now) => Ok(()),
+                Ok(now) => Err(format!("{now:?}")),
+                // A busy Felix may answer too late.
+                Err(error) => Err(format!("{error:#}")),
+            })
         })
         .await?;
         Ok(())
