@@ -1,6 +1,7 @@
 //! The sessions of all clients, without sockets and clocks.
 
 mod client;
+mod events;
 mod keep;
 mod record;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use daemon_common::events::{Event, Text, emit};
 
 pub use self::client::Identity;
 use self::client::{Client, Entry, check};
+use self::events::emit_change;
 pub use self::keep::Restored;
 #[cfg(test)]
 pub(crate) use self::record::EntryRecord;
@@ -581,25 +583,4 @@ fn config_of<'w>(wanted: impl IntoIterator<Item = &'w Wanted>) -> SessionConfig 
         // This process does not end with the daemons that route (RFC 5882 §4.3.2).
         config.control_plane_independent = true;
     })
-}
-
-fn emit_change(way: &Way, change: &Change) {
-    let (address, local_address) = (way.remote, way.local);
-    match (change.from, change.to) {
-        (State::Up, State::Up) => {}
-        (_, State::Up) => emit(Event::BfdSessionUp {
-            address,
-            local_address,
-        }),
-        (State::Up, _) => emit(Event::BfdSessionDown {
-            address,
-            local_address,
-            reason: Text::new(change.liveness),
-        }),
-        (_, to) => emit(Event::BfdSessionState {
-            address,
-            local_address,
-            state: Text::new(to),
-        }),
-    }
 }
