@@ -86,8 +86,6 @@ fn until(lines: &Receiver<String>, text: &str) -> String {
     all
 }
 
-// Promise (Command line): `cambric check rules --monitor` reports a change of another program with its
-// commit, and compares nothing else.
 #[tokio::test]
 async fn monitor_compares_only_the_endpoints_of_a_commit() {
     if !netns_lab::allowed("monitor_compares_only_the_endpoints_of_a_commit") {

@@ -112,7 +112,7 @@ impl Commits {
         self.has_gap = true;
     }
 
-    /// Returns a title and the changed objects, if there are some, and begins anew.
+    /// Returns a title and the changed objects, if there are some, and removes them.
     fn next(&mut self) -> Option<(String, Touched)> {
         let generations = self.generations.take();
         let touched = std::mem::take(&mut self.touched);
