@@ -73,7 +73,7 @@ pub enum DownMode {
     Stale {
         /// These families.
         kept: FamilySet,
-        /// Those of them in which paths that are already stale are retained, too (RFC 9494 §4.2).
+        /// The ones of `kept` in which paths that are already stale are retained, too (RFC 9494 §4.2).
         long_lived: FamilySet,
     },
 }

@@ -193,12 +193,7 @@ impl Rib {
     /// and swept by [`Rib::decide`].
     pub fn peer_down(&mut self, peer: PeerId, mode: DownMode) {
         for family in FAMILIES.iter().map(|row| row.family) {
-            let how = match mode {
-                DownMode::Stale { kept, long_lived } if kept.contains(family) => Mark::Restart {
-                    keeps_stale: long_lived.contains(family),
-                },
-                _ => Mark::Flush,
-            };
+            let how = Mark::of_end(mode, family);
             self.mark(peer, family, how);
             if let (Mark::Flush, Some(recorder)) = (how, &mut self.shared.recorder) {
                 recorder.flush(peer, family);
@@ -206,9 +201,8 @@ impl Rib {
         }
     }
 
-    /// Handles the end of a peer's restart time in a family with long-lived graceful restart: its
-    /// stale paths get LLGR_STALE, which makes them the least preferred ones, and those with NO_LLGR
-    /// are removed (RFC 9494 §4.2). [`Rib::decide`] does so in steps.
+    /// Handles the end of a peer's restart time (RFC 9494 §4.2): [`Rib::decide`] adds LLGR_STALE to its
+    /// stale paths, and removes paths with NO_LLGR.
     pub fn begin_long_lived(&mut self, peer: PeerId, family: Family) {
         self.mark(peer, family, Mark::LongLived);
     }

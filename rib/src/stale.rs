@@ -7,9 +7,11 @@
 //! §4.2), or not sent again in a refresh in progress (RFC 7313 §4). A second restart removes the paths
 //! that were already stale, except in families with long-lived graceful restart.
 
+use bgp_proto::Family;
+
 use crate::limits::EPOCHS_MAX;
 use crate::path::Path;
-use crate::peer::{PathLimit, PeerCounters};
+use crate::peer::{DownMode, PathLimit, PeerCounters};
 
 /// The ages of one peer's paths in one family, and its counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +57,18 @@ pub(crate) enum Mark {
     EndRestart,
     BeginRefresh,
     EndRefresh,
+}
+
+impl Mark {
+    /// Returns the change at the end of a session.
+    pub(crate) fn of_end(mode: DownMode, family: Family) -> Self {
+        match mode {
+            DownMode::Stale { kept, long_lived } if kept.contains(family) => Self::Restart {
+                keeps_stale: long_lived.contains(family),
+            },
+            _ => Self::Flush,
+        }
+    }
 }
 
 impl Marks {

@@ -282,7 +282,7 @@ async fn pass(send: &mut SendStream<Bytes>, mut data: Bytes) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the answer to a range request says that there are further keys.
+/// Returns whether the answer to a range request states that there are further keys.
 fn has_more(answer: &[u8]) -> bool {
     let mut rest = answer.get(FRAME..).unwrap_or_default();
     while let Some((key, value)) = varint(rest) {

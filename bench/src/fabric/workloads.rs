@@ -32,7 +32,7 @@ impl Workload {
     }
 
     /// Configures its gateway, for a node that does not answer for it.
-    pub async fn know_gateway(&self) -> Result<()> {
+    pub async fn resolve_gateway(&self) -> Result<()> {
         let links = self.host.links()?;
         let added = links.add_neighbor(INTERFACE, GATEWAY.into(), HOST_MAC);
         Ok(added.await?)

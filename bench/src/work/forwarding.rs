@@ -199,7 +199,7 @@ async fn plain(ground: &Ground, both: [&Workload; 2]) -> Result<()> {
     let node = ground.fabric.node(PLAIN)?;
     for workload in both {
         let name = workload.endpoint.interface();
-        workload.know_gateway().await?;
+        workload.resolve_gateway().await?;
         let address = IpNet::from(IpAddr::V4(workload.address()));
         node.links.add_route(address, None, &name).await?;
     }

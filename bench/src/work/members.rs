@@ -139,7 +139,7 @@ async fn changes(
     names: Names,
     measures: &mut Measures,
 ) -> Result<()> {
-    // What follows the last change, such as a listing of the table, is not part of the measurement.
+    // Later work, such as a listing of the table, is not part of the measurement.
     sleep(SETTLED).await;
     let mut kernel = SetChanges::listen(&ground.fabric.node(NODE)?.host)?;
     let (mut times, mut written) = (vec![], vec![]);

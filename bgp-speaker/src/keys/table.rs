@@ -292,18 +292,11 @@ peer_keys! {
         };
 
     "graceful_notification": [session.graceful_notification],
-        "whether `graceful_restart` applies after a NOTIFICATION of either side, too (RFC 8538, the N \
-         bit). Both sides need it",
-        Key {
-            effect: Effect::NextSession,
-            store: Store::Annotation,
-            example: || false.into(),
-            ..BOTH
-        };
+        "whether both sides apply `graceful_restart` also after a NOTIFICATION (RFC 8538, the N bit)",
+        Key { effect: Effect::NextSession, store: Store::Annotation, example: || false.into(), ..BOTH };
 
     "stale_time": [stale_time_s]: u32 = STALE_TIME_S,
-        "how long stale routes of a neighbor that has returned are retained without its End-of-RIB \
-         marker",
+        "how long stale routes of a neighbor that has returned wait for its End-of-RIB marker",
         Key {
             kind: from_one(STALE_TIME_S_MAX, "seconds"),
             effect: Effect::NextSession,
@@ -313,15 +306,13 @@ peer_keys! {
         };
 
     "long_lived_stale_time": [session.long_lived_stale_time_s],
-        "the families with long-lived graceful restart (RFC 9494), each with a time in seconds: \
-         after the restart time, each side retains the other's stale routes for this time as the least \
-         preferred ones. The smaller value of the two sides applies. It needs `graceful_restart`; see \
+        "for how many seconds after the restart time stale routes are retained as the least preferred \
+         ones, by family; see \
          [Long-lived graceful restart](route-reflector.md#long-lived-graceful-restart)",
         Key {
             kind: Kind::FamilyTimes(LongLivedEntry::STALE_TIME_S_MAX),
             default: Fallback::Words("none"),
             effect: Effect::NextSession,
-            note: "the time for which the neighbor's routes are retained is applied at once",
             store: Store::Annotation,
             help: "`long_lived_stale_time = { ipv4-unicast = 3600 }`",
             example: || Value::table([("ipv4-unicast", 3600.into())]),

@@ -242,7 +242,7 @@ fn the_end_of_rib_marker_ends_the_stale_time() {
 }
 
 #[test]
-fn marker_that_never_comes_ends_the_retention() {
+fn missing_marker_ends_the_retention() {
     let (mut wire, client) = reflector();
     wire.lose(client);
     wire.pass(RESTART_S + 1, &[]);
@@ -272,7 +272,7 @@ fn a_peer_that_lost_its_forwarding_state_keeps_no_path() {
 }
 
 #[test]
-fn without_a_restart_time_the_stale_time_begins_at_once() {
+fn stale_time_begins_at_once_without_a_restart_time() {
     let mut open = client_open();
     for capability in &mut open.capabilities {
         if let Capability::GracefulRestart(graceful) = capability {

@@ -4,83 +4,19 @@
 //! Offloaded connections return to the packet filter after each of its changes, because the table is
 //! written again. So a change that closes an endpoint also ends its offloaded connections.
 
+mod sync;
+
 use std::collections::BTreeSet;
 
-use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
 
 use super::core::Agent;
-use super::host::{Failed, HostCommand, Orders};
-use super::retry::Retry;
 use crate::calc::Endpoint;
-use crate::limits::{OFFLOAD_GAP, OFFLOAD_INTERFACES_MAX};
+use crate::limits::OFFLOAD_INTERFACES_MAX;
 
-/// The table of offloaded connections.
-#[derive(Debug, Default)]
-pub(super) struct OffloadSync {
-    wanted: Wanted,
-    written: Retry,
-    /// When it may be written again after a change.
-    not_before: Option<Instant>,
-    /// Why nothing, or not everything, is offloaded although it is requested.
-    refused: Option<String>,
-}
+use sync::Wanted;
 
-/// The content of the table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wanted {
-    interfaces: BTreeSet<String>,
-    /// Transactions of the packet filter.
-    commits: u64,
-}
-
-impl OffloadSync {
-    fn turn(&mut self, now: Instant, wanted: Wanted, orders: &mut Orders) {
-        let is_other = self.wanted.interfaces != wanted.interfaces;
-        // Without a table, no connection is offloaded.
-        let has_table = self.written.reason().is_none();
-        if is_other || (has_table && self.wanted != wanted) {
-            self.written.doubt();
-        }
-        self.wanted = wanted;
-        let may_begin = self.not_before.is_none_or(|at| at <= now);
-        if may_begin && self.written.is_due(now) {
-            self.not_before = Some(now + OFFLOAD_GAP);
-            let interfaces = self.wanted.interfaces.clone();
-            self.written
-                .order(orders.push(HostCommand::Offload(interfaces)));
-        }
-    }
-
-    /// Handles the answer to a command, if it is the awaited one.
-    pub(super) fn answer(&mut self, now: Instant, command: u64, outcome: Result<(), Failed>) {
-        if self.written.awaits(command)
-            && let Some(reason) = self.written.note(now, outcome)
-        {
-            let reason = Text::new(reason);
-            emit(Event::OffloadFailed { reason });
-        }
-    }
-
-    /// Returns why nothing, or not everything, is offloaded although it is requested.
-    pub(super) fn problem(&self) -> Option<&str> {
-        self.refused.as_deref().or_else(|| self.written.reason())
-    }
-
-    /// Returns when the next action is due without an event.
-    pub(super) fn timeout(&self, now_due: bool) -> Option<Instant> {
-        match now_due {
-            true => Some(self.not_before.unwrap_or(Instant(0))),
-            false => self.written.timeout(),
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        !self.written.is_under_way()
-            && !self.written.is_settled()
-            && self.written.timeout().is_none()
-    }
-}
+pub(super) use sync::OffloadSync;
 
 impl Agent {
     /// Brings the table of offloaded connections towards its desired state.

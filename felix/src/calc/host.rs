@@ -15,6 +15,11 @@ use super::types::{AppliesTo, HostEndpoint, Problem};
 use crate::render::{Direction, HostInterface, HostRules, Part, Passage, host_part};
 
 impl Calculator {
+    /// Returns whether a host endpoint of this host may apply.
+    pub(crate) fn has_host_endpoints(&self) -> bool {
+        !self.hosts.endpoints.is_empty()
+    }
+
     /// Records a host endpoint of any host.
     pub(super) fn host_endpoint(
         &mut self,

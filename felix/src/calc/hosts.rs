@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::automatic::Automatic;
-use super::calculator::Calculator;
 use super::types::{HostEndpoint, Problem};
 use crate::render::Part;
 
@@ -21,13 +20,6 @@ pub(super) struct Hosts {
     /// The part of the packet filter of all of them.
     pub(super) part: Part,
     pub(super) problems: BTreeSet<Problem>,
-}
-
-impl Calculator {
-    /// Returns whether a host endpoint of this host may apply.
-    pub(crate) fn has_host_endpoints(&self) -> bool {
-        !self.hosts.endpoints.is_empty()
-    }
 }
 
 impl Hosts {

@@ -78,28 +78,28 @@ async fn client_stays_away(hub: Kind, source: Kind, holder: Kind, ground: Ground
 }
 
 #[test]
-fn client_of_ours_stays_away_for_bird() {
+fn absent_client_is_stale_for_bird() {
     in_ground(&[Kind::Bird], "long-lived with Bird", async |ground| {
         client_stays_away(Kind::Reflector, Kind::Client, Kind::Bird, ground).await;
     });
 }
 
 #[test]
-fn client_of_ours_stays_away_for_frr() {
+fn absent_client_is_stale_for_frr() {
     in_ground(&[Kind::Frr], "long-lived with Frr", async |ground| {
         client_stays_away(Kind::Reflector, Kind::Client, Kind::Frr, ground).await;
     });
 }
 
 #[test]
-fn bird_stays_away_for_a_client_of_ours() {
+fn absent_bird_is_stale_for_a_client() {
     in_ground(&[Kind::Bird], "long-lived of Bird", async |ground| {
         client_stays_away(Kind::Reflector, Kind::Bird, Kind::Client, ground).await;
     });
 }
 
 #[test]
-fn client_of_bird_stays_away() {
+fn absent_client_of_bird_is_stale() {
     in_ground(&[Kind::Bird], "long-lived at Bird", async |ground| {
         client_stays_away(Kind::Bird, Kind::Client, Kind::Client, ground).await;
     });

@@ -3,17 +3,19 @@
 //! A port of the fabric is closed whatever policies allow, to all sources but the exceptions. Only
 //! this is stated here: the guard may drop other packets too.
 
-use std::net::{IpAddr, SocketAddr};
+mod control;
 
-use serde_json::Value;
+use std::net::{IpAddr, SocketAddr};
 
 use super::fabric::Fabric;
 use crate::packet::{Family, Field, protocol};
 use crate::ranges::{Ranges, number};
 use crate::space::{Act, ConditionId, ProgramId, Row, Space, Step};
 
-/// The port of BGP.
-const BGP: u16 = 179;
+use control::BGP;
+
+pub use control::Control;
+
 /// The UDP ports of BFD: for neighbors on a link (RFC 5881 §4), and behind routers (RFC 5883 §5).
 const BFD: [u16; 2] = [3784, 4784];
 const LOOPBACK_V4: (u128, u128) = (127 << 24, (128 << 24) - 1);
@@ -43,47 +45,6 @@ impl Guard {
             Self::Input => ("guard-input", "input", -1),
         }
     }
-}
-
-/// The control ports that no resource of the datastore has, and the exceptions: both are in the files
-/// of the daemons.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Control {
-    /// TCP ports that are closed like the port of BGP.
-    pub ports: Vec<u16>,
-    /// Single TCP services, such as the datastore's.
-    pub services: Vec<SocketAddr>,
-    /// Sources that may reach all of these.
-    pub exceptions: Vec<IpAddr>,
-}
-
-impl Control {
-    /// Reads the resources of BGP: the ports of the nodes, and the neighbors.
-    pub(super) fn read<'s>(
-        configurations: impl Iterator<Item = &'s Value>,
-        peers: impl Iterator<Item = &'s Value>,
-    ) -> Self {
-        let port = |value: &Value| u16::try_from(value["spec"]["listenPort"].as_u64()?).ok();
-        Self {
-            ports: configurations.filter_map(port).collect(),
-            services: peers.filter_map(service).collect(),
-            exceptions: Vec::new(),
-        }
-    }
-
-    /// Adds those of the files.
-    pub(super) fn extend(&mut self, other: &Self) {
-        self.ports.extend(&other.ports);
-        self.services.extend(&other.services);
-        self.exceptions.extend(&other.exceptions);
-    }
-}
-
-/// Returns address and port of a BGPPeer: `10.0.0.9`, `10.0.0.9:1179` or `[fd00::9]:1179`.
-fn service(peer: &Value) -> Option<SocketAddr> {
-    let text = peer["spec"]["peerIP"].as_str()?;
-    let alone = text.parse().map(|address: IpAddr| (address, BGP).into());
-    alone.or_else(|_| text.parse()).ok()
 }
 
 /// Returns whether each host has an address, so that only the port of a service is known.
