@@ -166,7 +166,7 @@ impl Speaker {
 
 /// Returns whether packets along all routes of a peer pass the peer itself. A peer of the own AS may be a
 /// route reflector, which is on the way of none.
-fn is_next_hop_of_all(state: &Peer) -> bool {
+pub(crate) fn is_next_hop_of_all(state: &Peer) -> bool {
     state.config.role != Role::Internal
 }
 

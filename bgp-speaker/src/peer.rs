@@ -1,7 +1,7 @@
 //! One peer: its configuration, its session and its place in the export.
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::net::IpAddr;
+use core::{net::IpAddr, time::Duration};
 
 use bgp_fsm::{Conn, Instant, Session, State};
 use bgp_proto::{Family, FamilySet, SessionParams};
@@ -30,9 +30,10 @@ pub(crate) struct Peer {
     pub(crate) local: Option<IpAddr>,
     /// The update group of an established session.
     pub(crate) group: Option<usize>,
-    /// Until when the paths of an ended session are retained as stale (RFC 4724 §4.2), at least in one
-    /// family.
+    /// When something happens to stale paths next: [`Peer::schedule_stale`].
     pub(crate) stale_until: Option<Instant>,
+    /// When the restart time ends, or in a session the wait for End-of-RIB markers.
+    pub(crate) restart_until: Option<Instant>,
     /// The families whose paths are stale.
     pub(crate) stale: FamilySet,
     /// The long-lived stale time of the ended session by family, in seconds (RFC 9494 §3.1).
@@ -88,6 +89,7 @@ impl Peer {
             local: None,
             group: None,
             stale_until: None,
+            restart_until: None,
             stale: FamilySet::default(),
             long_lived_s: BTreeMap::new(),
             long_lived_until: BTreeMap::new(),
@@ -123,6 +125,35 @@ impl Peer {
             self.targets_until,
         ];
         timers.into_iter().flatten().chain(families).min()
+    }
+
+    /// Sets when stale paths are removed, or their long-lived stale time begins.
+    pub(crate) fn schedule_stale(&mut self) {
+        let long_lived = self.long_lived_until.iter();
+        let long_lived = long_lived.filter(|(family, _)| self.stale.contains(**family));
+        let all = long_lived
+            .map(|(_, until)| *until)
+            .chain(self.restart_until);
+        self.stale_until = all.min().filter(|_| !self.stale.is_empty());
+    }
+
+    /// Applies smaller long-lived stale times to paths that are stale already.
+    pub(crate) fn shorten_stale(&mut self, now: Instant) {
+        let session = &self.config.session;
+        let is_graceful = session.graceful_restart.is_some();
+        let allowed = |family: &Family| match session.long_lived_stale_time_s.get(family) {
+            Some(time_s) if is_graceful => *time_s,
+            _ => 0,
+        };
+        self.long_lived_s.retain(|family, time_s| {
+            *time_s = allowed(family).min(*time_s);
+            *time_s > 0
+        });
+        for (family, until) in &mut self.long_lived_until {
+            let latest = now + Duration::from_secs(allowed(family).into());
+            *until = latest.min(*until);
+        }
+        self.schedule_stale();
     }
 
     /// Returns whether a new configuration changes it from an internal to an external peer, or vice

@@ -297,10 +297,10 @@ impl Speaker {
         };
         let settled = negotiate(&settling(new), open).is_ok_and(|new| {
             // The OPENs of this session negotiated both; new values are for the next session.
-            let (hold_time_s, extended_receive) = (params.hold_time_s, params.extended_receive);
             let new = SessionParams {
-                hold_time_s,
-                extended_receive,
+                hold_time_s: params.hold_time_s,
+                extended_receive: params.extended_receive,
+                peer_graceful: params.peer_graceful.clone(),
                 ..new
             };
             new == *params
@@ -320,6 +320,8 @@ impl Speaker {
         let secure = |peer: &PeerConfig| (peer.ttl_security_hops, keys(peer));
         let secured = secure(&old) != secure(new);
         let limits = old.prefix_limits != new.prefix_limits;
+        peer.shorten_stale(now);
+        let new = &peer.config;
         let up = peer.params.is_some();
         if up && changes(&old, new).any(|row| row.effect.waits()) {
             done.later.push(new.name.clone());

@@ -9,9 +9,12 @@ use core::{net::IpAddr, time::Duration};
 use rib::{DownMode, GroupId, GroupRules, PeerId, PeerInfo, SendPaths};
 
 use crate::{
+    config::BfdGraceful,
     event::{Event, Output},
     limits::TARGETS_WAIT_MAX,
     outgroup::{GroupKey, OutGroup},
+    path_failure::is_next_hop_of_all,
+    path_state::PathState,
     peer::Peer,
     speaker::Speaker,
     targets::selected,
@@ -55,11 +58,11 @@ impl Speaker {
         };
         state.targets_until = (!selected(&params).is_empty()).then(|| now + TARGETS_WAIT_MAX);
         let lost = state.stale.difference(forwarding(state, &params));
-        if state.stale_until.is_some() {
-            // RFC 4724 §4.2: from now on the timer limits the wait for the End-of-RIB markers.
-            let time_s = state.config.stale_time_s.into();
-            state.stale_until = Some(now + Duration::from_secs(time_s));
-        }
+        // RFC 4724 §4.2: from now on the timer limits the wait for the End-of-RIB markers.
+        let time_s = state.config.stale_time_s.into();
+        let is_stale = !state.stale.is_empty();
+        state.restart_until = is_stale.then(|| now + Duration::from_secs(time_s));
+        state.schedule_stale();
         let families = params.families;
         // RFC 4724 §3: however this session ends, this process has not restarted since.
         state.session.set_forwarding(state.config.session.families);
@@ -155,24 +158,21 @@ impl Speaker {
         state.sent_resume = None;
         state.targets_until = None;
         let group = state.group.take();
-        let retained = (params.as_ref()).and_then(|params| retained(state, params, &reason));
+        let retained = (params.as_ref()).and_then(|params| retained(now, state, params, &reason));
         let Retained {
             kept,
+            graceful,
             time_s,
             long_lived_s,
         } = retained.unwrap_or_default();
-        // RFC 9494 §4.2: what was stale before this session stays until its time has expired.
-        (state.long_lived_until)
-            .retain(|family, until| long_lived_s.contains_key(family) && *until > now);
-        let expired = |family: &Family| {
-            state.stale.contains(*family) && !state.long_lived_until.contains_key(family)
-        };
-        let long_lived = long_lived_s.keys().copied();
-        let long_lived = long_lived.filter(|family| !expired(family)).collect();
+        let long_lived: FamilySet = long_lived_s.keys().copied().collect();
         state.retains = false;
         state.stale = kept;
-        state.stale_until = (!kept.is_empty()).then(|| now + Duration::from_secs(time_s.into()));
+        // RFC 9494 §4.2: the end of the stale time does not move before the peer has sent its routes.
+        (state.long_lived_until).retain(|family, _| long_lived.contains(*family));
         state.long_lived_s = long_lived_s;
+        let has_restart_time = !graceful.is_empty();
+        state.restart_until = has_restart_time.then(|| now + Duration::from_secs(time_s.into()));
         self.rib.peer_down(
             peer,
             if kept.is_empty() {
@@ -181,10 +181,11 @@ impl Speaker {
                 DownMode::Stale { kept, long_lived }
             },
         );
+        // RFC 9494 §4.2: the restart time of other families is 0.
+        self.begin_long_lived(now, peer, kept.difference(graceful));
         if let Some(group) = group {
             self.leave(peer, group);
         }
-        self.expire_stale(now, peer);
         self.marker_lost(remote, &reason);
         self.monitor_down(peer, &reason, kept);
         let name = self.peer_name(peer).into();
@@ -214,41 +215,51 @@ impl Speaker {
         if state.stale_until.is_none_or(|until| until > now) {
             return;
         }
-        if state.params.is_some() {
-            self.remove_stale(peer); // The End-of-RIB markers did not come.
-        } else {
-            self.begin_long_lived(now, peer);
-        }
-        self.path_works(peer);
-    }
-
-    /// Handles stale paths of an ended session by family: those with time left are the least
-    /// preferred ones from now on, and the others are removed (RFC 9494 §4.2).
-    fn begin_long_lived(&mut self, now: Instant, peer: PeerId) {
-        let Some(state) = self.roster.get_mut(peer) else {
-            return;
-        };
-        let mut begun = FamilySet::EMPTY;
+        let is_up = state.params.is_some();
+        let is_over = state.restart_until.is_some_and(|until| until <= now);
+        let goes_on = is_over && !is_up && !is_dead(state);
+        let (mut begins, mut ends) = (FamilySet::EMPTY, FamilySet::EMPTY);
         for family in state.stale.iter() {
-            if let Some(&time_s) = state.long_lived_s.get(&family) {
-                state.long_lived_until.entry(family).or_insert_with(|| {
-                    begun.insert(family);
-                    now + Duration::from_secs(time_s.into())
-                });
-            }
             let until = state.long_lived_until.get(&family);
-            if until.is_some_and(|until| *until > now) {
-                self.rib.begin_long_lived(peer, family);
-            } else {
-                self.rib.end_of_rib(peer, family);
-                state.stale.remove(family);
+            if until.is_some_and(|until| *until <= now) {
+                ends.insert(family);
+            } else if goes_on && state.long_lived_s.contains_key(&family) {
+                begins.insert(family);
+            } else if is_over {
+                // No long-lived stale time, or the End-of-RIB marker did not arrive.
+                ends.insert(family);
                 state.long_lived_until.remove(&family);
             }
         }
-        state.stale_until = state.long_lived_until.values().min().copied();
-        if !begun.is_empty() {
+        if is_over {
+            state.restart_until = None;
+        }
+        state.stale = state.stale.difference(ends);
+        if !is_up {
+            state.long_lived_until.retain(|_, until| *until > now);
+        }
+        for family in ends.iter() {
+            self.rib.end_of_rib(peer, family);
+        }
+        self.begin_long_lived(now, peer, begins);
+        self.path_works(peer);
+    }
+
+    /// Begins the long-lived stale time of these families: their stale paths are the least preferred ones
+    /// from now on (RFC 9494 §4.2). A time that has begun before is not extended.
+    fn begin_long_lived(&mut self, now: Instant, peer: PeerId, families: FamilySet) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        for family in families.iter() {
+            let time_s = state.long_lived_s.get(&family).copied().unwrap_or_default();
+            let until = now + Duration::from_secs(time_s.into());
+            state.long_lived_until.entry(family).or_insert(until);
+            self.rib.begin_long_lived(peer, family);
+        }
+        state.schedule_stale();
+        if !families.is_empty() {
             let name = self.peer_name(peer).into();
-            let families = begun;
             self.outputs.push_back(Output::Event(Event::LongLivedStale {
                 peer,
                 name,
@@ -260,9 +271,10 @@ impl Speaker {
     /// Removes all stale paths of a peer.
     pub(crate) fn remove_stale(&mut self, peer: PeerId) {
         if let Some(state) = self.roster.get_mut(peer) {
-            state.stale_until = None;
             state.stale = FamilySet::default();
             state.long_lived_until.clear();
+            state.restart_until = None;
+            state.schedule_stale();
             self.rib.stale_expired(peer);
         }
     }
@@ -275,8 +287,9 @@ impl Speaker {
         state.stale.remove(family);
         state.long_lived_until.remove(&family);
         if state.stale.is_empty() {
-            state.stale_until = None;
+            state.restart_until = None;
         }
+        state.schedule_stale();
     }
 
     fn leave(&mut self, peer: PeerId, group: usize) {
@@ -369,10 +382,19 @@ fn forwarding(state: &Peer, params: &SessionParams) -> FamilySet {
     preserved.map(|(family, _)| family).collect()
 }
 
+/// Returns whether BFD has found that the peer does not forward packets, so that its restart is over.
+fn is_dead(state: &Peer) -> bool {
+    is_next_hop_of_all(state)
+        && state.config.bfd_graceful != BfdGraceful::Always
+        && matches!(state.path, PathState::Failed { .. })
+}
+
 /// The paths that are retained over the end of a session.
 #[derive(Default)]
 struct Retained {
     kept: FamilySet,
+    /// The families with a restart time.
+    graceful: FamilySet,
     /// The restart time, in seconds.
     time_s: u16,
     /// The long-lived stale time by family, in seconds; none of them is 0.
@@ -381,24 +403,37 @@ struct Retained {
 
 /// Returns the paths that are retained over the end of a session (RFC 4724 §4.2, RFC 8538 §3, RFC
 /// 9494 §4.2); `None` if there are none.
-fn retained(state: &Peer, params: &SessionParams, reason: &DownReason) -> Option<Retained> {
+fn retained(
+    now: Instant,
+    state: &Peer,
+    params: &SessionParams,
+    reason: &DownReason,
+) -> Option<Retained> {
     let theirs = params.peer_graceful.as_ref()?;
     state.config.session.graceful_restart.as_ref()?; // Else graceful restart was not offered.
     if !(state.retains || reason.is_graceful(theirs.notification)) {
         return None;
     }
+    // RFC 9494 §4.2: if the time expired before the peer had sent all routes, none of them is retained.
+    let has_expired = |family: &Family| {
+        let until = state.long_lived_until.get(family);
+        until.is_some_and(|until| *until <= now)
+    };
     let ours = &state.config.session.long_lived_stale_time_s;
     let long_lived = params.peer_long_lived.iter().flatten().filter_map(|entry| {
         // RFC 9494 §4.2: a local value may reduce that of the peer.
         let time_s = entry.stale_time_s.min(*ours.get(&entry.family)?);
-        (time_s > 0).then_some((entry.family, time_s))
+        (time_s > 0 && !has_expired(&entry.family)).then_some((entry.family, time_s))
     });
     let long_lived_s: BTreeMap<_, _> = long_lived.collect();
     let listed = theirs.families.iter().map(|&(family, _)| family);
-    let graceful = listed.filter(|_| theirs.time_s > 0);
-    let kept: FamilySet = graceful.chain(long_lived_s.keys().copied()).collect();
+    let graceful = listed.filter(|family| theirs.time_s > 0 && !has_expired(family));
+    let graceful: FamilySet = graceful.collect();
+    let long_lived: FamilySet = long_lived_s.keys().copied().collect();
+    let kept = graceful.union(long_lived).intersection(params.families);
     Some(Retained {
-        kept: kept.intersection(params.families),
+        kept,
+        graceful: graceful.intersection(params.families),
         time_s: theirs.time_s,
         long_lived_s,
     })

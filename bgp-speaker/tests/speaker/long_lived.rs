@@ -205,20 +205,81 @@ fn a_second_restart_does_not_extend_the_stale_time() {
     assert!(wire.prefixes().is_empty());
 }
 
-/// RFC 9494 §4.2: if the time expires before the End-of-RIB marker, the next reset removes the paths.
+/// RFC 9494 §4.2: if the time expires before the End-of-RIB marker, paths that were not sent again are
+/// removed, and the next reset removes the others.
 #[test]
-fn a_time_that_expires_in_a_session_counts_at_its_end() {
+fn stale_time_ends_within_a_session() {
     let (mut wire, client) = reflector();
     wire.lose(client);
     wire.pass(RESTART_S + STALE_S - 100, &[]);
     let client = wire.connect(2, &client_open());
     wire.send(client, Update::reach(&BOTH[1..]));
-    wire.pass(200, &[client]);
-    assert_eq!(wire.prefixes(), BOTH, "the peer may still send it again");
-    wire.lose(client);
+    wire.pass(99, &[client]);
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.pass(1, &[client]);
     assert_eq!(wire.prefixes(), BOTH[1..]);
-    wire.pass(RESTART_S + STALE_S, &[]);
+    wire.lose(client);
     assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn stale_time_ends_within_a_restart_time() {
+    let (mut wire, client) = reflector();
+    wire.lose(client);
+    wire.pass(RESTART_S + STALE_S - 30, &[]);
+    let client = wire.connect(2, &client_open());
+    wire.lose(client);
+    wire.pass(29, &[]);
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.pass(1, &[]);
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn smaller_stale_time_applies_to_an_absent_neighbor() {
+    let (mut wire, client) = reflector();
+    wire.lose(client);
+    wire.pass(RESTART_S + 1, &[]);
+    let mut shorter = config();
+    let session = &mut shorter.ranges[0].template.session;
+    session.long_lived_stale_time_s = [(V4, 10)].into();
+    wire.reconfigure(shorter).expect("accepted");
+    wire.pass(9, &[]);
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.pass(1, &[]);
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn reload_without_the_n_bit_resets_no_session() {
+    let mut config = config();
+    config.ranges[0].template.session.graceful_notification = false;
+    let mut wire = Wire::new(config.clone());
+    let client = wire.connect(
+        2,
+        &graceful_open(2, |graceful| graceful.notification = true),
+    );
+    wire.reconfigure(config).expect("accepted");
+    wire.pass(1, &[client]);
+    assert_eq!(wire.state(client), bgp_fsm::State::Established);
+}
+
+/// RFC 9494 §4.2: the restart time of a family without graceful restart is 0.
+#[test]
+fn family_of_the_long_lived_capability_only_is_stale_at_once() {
+    let mut open = client_open();
+    for capability in &mut open.capabilities {
+        if let Capability::GracefulRestart(graceful) = capability {
+            graceful.families.clear();
+        }
+    }
+    let mut wire = Wire::new(config());
+    let client = wire.connect(2, &open);
+    wire.send(client, Update::reach(BOTH));
+    wire.lose(client);
+    assert!(is_llgr_stale(&wire));
+    wire.connect(2, &open);
+    assert_eq!(wire.prefixes(), BOTH, "by the F bit of that capability");
 }
 
 #[test]

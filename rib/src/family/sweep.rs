@@ -196,12 +196,14 @@ impl<K: Key> FamilyTable<K> {
             let Some(marks) = self.received.of(path.peer()) else {
                 continue;
             };
+            // RFC 9494 §4.2: as the peer has sent it, or by the import policy.
             let refuses_llgr = || {
-                shared
-                    .interner
-                    .ranks(path.received())
-                    .well_known
-                    .refuses_llgr()
+                let sets = [Some(path.received()), path.accepted()];
+                let mut ranks = sets
+                    .into_iter()
+                    .flatten()
+                    .map(|id| shared.interner.ranks(id));
+                ranks.any(|ranks| ranks.well_known.refuses_llgr())
             };
             if marks.is_dead(&path) || marks.is_long_lived(&path) && refuses_llgr() {
                 self.remove_path(shared, at, index);
