@@ -61,6 +61,9 @@ enum Source {
     Translated(u16, u16),
 }
 
+/// A chain, the places of its packets before and after it, and their family.
+type Path = (&'static str, Option<Party>, Option<Party>, Family);
+
 /// The rules of a listing, as programs for the links of the host.
 struct Listed<'l> {
     /// The places of floating addresses.
@@ -68,7 +71,7 @@ struct Listed<'l> {
     space: Space,
     compiler: Compiler,
     table: &'l Table,
-    programs: BTreeMap<(&'static str, Option<Party>, Option<Party>, Family), ProgramId>,
+    programs: BTreeMap<Path, ProgramId>,
 }
 
 /// A packet on its way.
