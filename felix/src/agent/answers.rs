@@ -70,10 +70,9 @@ impl Agent {
                 }
             }
             HostEvent::NeighborDeleted(neighbor, outcome) => {
-                if let Err(reason) = outcome {
-                    let address = neighbor.address;
-                    let reason = Text::new(reason);
-                    emit(Reported::InterfaceNeighborStays { address, reason });
+                if self.neighbors.removed(now, command, &neighbor, outcome) {
+                    let name = self.links.name(neighbor.interface);
+                    self.agenda.extend(name);
                 }
             }
             HostEvent::Offloaded(outcome) => self.offload.answer(now, command, outcome),

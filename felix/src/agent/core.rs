@@ -250,9 +250,13 @@ impl Agent {
         self.neighbors.adopt(now, &mut self.orders);
         self.bandwidth.begin_turn();
         let due = self.agenda.take(now);
-        for name in &due {
-            self.withdraw(name);
-        }
+        let due: Vec<(String, Vec<Instant>)> = due
+            .into_iter()
+            .map(|name| {
+                let again = self.withdraw(now, &name);
+                (name, again)
+            })
+            .collect();
         if !self.keeps_rules() {
             let withheld = self.resting_sources();
             let wanted = self.calculator.desired().rules();
@@ -271,10 +275,10 @@ impl Agent {
         self.turn_overlay(now);
         self.turn_cutting(now);
         self.turn_offload(now);
-        for name in &due {
+        for (name, again) in due {
             match self.orders.is_full() {
                 true => self.agenda.add(name),
-                false => self.set_up(now, name),
+                false => self.set_up(now, &name, again),
             }
         }
         self.note_routes();
@@ -429,8 +433,9 @@ impl Agent {
         }
     }
 
-    /// Removes immediately what is no longer wanted on an interface.
-    fn withdraw(&mut self, name: &str) {
+    /// Removes immediately what is no longer wanted on an interface. Returns the times of the next attempts.
+    fn withdraw(&mut self, now: Instant, name: &str) -> Vec<Instant> {
+        let mut again = Vec::new();
         let desired = self.calculator.desired();
         let up = self.links.up(name);
         self.routes.withdraw(name, |address, index| {
@@ -449,13 +454,17 @@ impl Agent {
         }
         // Objects of an earlier run are not removed before the datastore has been read.
         let Some(index) = index.filter(|_| !self.trust.is_provisional()) else {
-            return;
+            return again;
         };
         match self.orders.is_full() {
             true => self.agenda.add(name),
             false if self.neighbors.are_unlisted() => {}
-            false => self.neighbors.withdraw(index, endpoint, &mut self.orders),
+            false => {
+                let (neighbors, orders) = (&mut self.neighbors, &mut self.orders);
+                again.extend(neighbors.withdraw(now, index, endpoint, orders));
+            }
         }
+        again
     }
 
     /// Returns whether the rules of an earlier run stay: rules from its snapshot might lack those
@@ -476,9 +485,9 @@ impl Agent {
         resting.collect()
     }
 
-    /// Issues the commands that are due for an interface, and schedules its next processing.
-    fn set_up(&mut self, now: Instant, name: &str) {
-        let mut again = Vec::new();
+    /// Issues the commands that are due for an interface, and schedules its next processing: also at the
+    /// times `again`.
+    fn set_up(&mut self, now: Instant, name: &str, mut again: Vec<Instant>) {
         let refresh = self.calculator.desired().settings.interface_refresh;
         if let Some(endpoint) = self.calculator.desired().interfaces.get(name).cloned() {
             let (links, orders) = (&self.links, &mut self.orders);

@@ -1,4 +1,4 @@
-//! Permanent neighbor entries: wanted, written, and rejected.
+//! Permanent neighbor entries: wanted, written, rejected, and to be removed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,6 +18,8 @@ pub(super) const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 pub(super) struct Neighbors {
     /// By index of the interface.
     entries: BTreeMap<(u32, IpAddr), Entry>,
+    /// Entries to remove, until the kernel has done so. None of them is in `entries`.
+    removals: BTreeMap<(u32, IpAddr), Removal>,
     /// Whether the entries of an earlier run were listed.
     adopted: Retry,
 }
@@ -29,6 +31,13 @@ struct Entry {
     put: Retry,
 }
 
+/// An entry that the kernel is to lose.
+#[derive(Clone, Debug)]
+struct Removal {
+    neighbor: Neighbor,
+    removed: Retry,
+}
+
 impl Neighbors {
     /// Requests a list of an earlier run's entries, if it is due.
     pub(super) fn adopt(&mut self, now: Instant, orders: &mut Orders) {
@@ -37,7 +46,7 @@ impl Neighbors {
         }
     }
 
-    /// Handles the list. Returns the interfaces with entries.
+    /// Handles the list. Returns the interfaces with entries, also with those that are to be removed.
     pub(super) fn listed(
         &mut self,
         now: Instant,
@@ -51,6 +60,7 @@ impl Neighbors {
         let outcome = found.map(|found| {
             // The list contains every entry that was written before it was made.
             self.entries.retain(|_, entry| !entry.put.is_done());
+            self.removals.clear();
             for neighbor in found {
                 let key = (neighbor.interface, neighbor.address);
                 interfaces.push(neighbor.interface);
@@ -63,6 +73,8 @@ impl Neighbors {
             let reason = Text::new(reason);
             emit(Event::KernelNeighborsFailed { reason });
         }
+        // No removal was repeated while the list was pending.
+        interfaces.extend(self.removals.keys().map(|(interface, _)| *interface));
         interfaces
     }
 
@@ -97,6 +109,8 @@ impl Neighbors {
                 neighbor,
                 put: Retry::default(),
             };
+            // The write replaces an entry that could not be removed.
+            self.removals.remove(&(index, *address));
             let entry = self.entries.entry((index, *address)).or_insert_with(new);
             if entry.neighbor != neighbor {
                 *entry = new();
@@ -135,25 +149,60 @@ impl Neighbors {
         true
     }
 
-    /// Issues commands to remove the entries of an interface, except those of the endpoint.
+    /// Handles the answer to a removal, if it is the awaited one. Returns whether it was.
+    pub(super) fn removed(
+        &mut self,
+        now: Instant,
+        command: u64,
+        neighbor: &Neighbor,
+        outcome: Result<(), Failed>,
+    ) -> bool {
+        let key = (neighbor.interface, neighbor.address);
+        let removal = self.removals.get_mut(&key);
+        let Some(removal) = removal.filter(|one| one.removed.awaits(command)) else {
+            return false;
+        };
+        if let Some(reason) = removal.removed.note(now, outcome) {
+            emit(Event::InterfaceNeighborStays {
+                address: neighbor.address,
+                reason: Text::new(reason),
+            });
+        }
+        if removal.removed.is_done() {
+            self.removals.remove(&key);
+        }
+        true
+    }
+
+    /// Issues commands to remove the entries of an interface, except those of the endpoint. Returns the
+    /// next retry time of rejected ones.
     pub(super) fn withdraw(
         &mut self,
+        now: Instant,
         index: u32,
         endpoint: Option<&Endpoint>,
         orders: &mut Orders,
-    ) {
+    ) -> Option<Instant> {
         let is_wanted = |neighbor: &Neighbor| {
             endpoint.is_some_and(|endpoint| endpoint.mac_of(neighbor.address) == Some(neighbor.mac))
         };
         let on = self.on(index);
         for neighbor in on.into_iter().filter(|neighbor| !is_wanted(neighbor)) {
-            let entry = self.entries.remove(&(index, neighbor.address));
-            // A rejected entry does not exist.
-            let is_there = |entry: Entry| entry.put.reason().is_none() || entry.put.is_under_way();
-            if entry.is_some_and(is_there) {
-                orders.push(HostCommand::DeleteNeighbor(neighbor));
-            }
+            let key = (index, neighbor.address);
+            self.entries.remove(&key);
+            // A rejected entry may have replaced one, so it is removed, too.
+            let removed = Retry::default();
+            self.removals.insert(key, Removal { neighbor, removed });
         }
+        let mut again = None;
+        for removal in on_interface(&mut self.removals, index) {
+            if removal.removed.is_due(now) {
+                let command = HostCommand::DeleteNeighbor(removal.neighbor);
+                removal.removed.order(orders.push(command));
+            }
+            again = again.into_iter().chain(removal.removed.timeout()).min();
+        }
+        again
     }
 
     /// Forgets the entries of an interface that was removed or is down.
@@ -161,6 +210,8 @@ impl Neighbors {
         for neighbor in self.on(index) {
             self.entries.remove(&(index, neighbor.address));
         }
+        self.removals
+            .retain(|(interface, _), _| *interface != index);
         // The pending list may have been made before.
         if self.adopted.is_under_way() {
             self.adopted.doubt();
@@ -182,4 +233,14 @@ impl Neighbors {
         let entries = entries.take_while(|((interface, _), _)| *interface == index);
         entries.map(|(_, entry)| entry.neighbor).collect()
     }
+}
+
+/// Returns the removals of an interface.
+fn on_interface(
+    removals: &mut BTreeMap<(u32, IpAddr), Removal>,
+    index: u32,
+) -> impl Iterator<Item = &mut Removal> {
+    let from = removals.range_mut((index, LOWEST)..);
+    let on = from.take_while(move |((interface, _), _)| *interface == index);
+    on.map(|(_, removal)| removal)
 }

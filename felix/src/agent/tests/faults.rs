@@ -273,10 +273,9 @@ impl Faulty {
     }
 }
 
-/// Returns whether a command removes a neighbor entry or limits.
+/// Returns whether a command removes limits.
 fn is_removal(command: &HostCommand) -> bool {
     match command {
-        HostCommand::DeleteNeighbor(_) => true,
         HostCommand::LimitBandwidth { bandwidth, .. } => bandwidth.is_unlimited(),
         _ => false,
     }
@@ -314,6 +313,7 @@ fn refused(command: HostCommand, number: usize) -> HostEvent {
             HostEvent::ConnectionsListed(Err(failed()), Duration::ZERO)
         }
         HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(0, Err(failed())),
+        HostCommand::Offload(_) => HostEvent::Offloaded(Err(failed())),
         HostCommand::Forget(_) => panic!("it has no answer"),
     }
 }
