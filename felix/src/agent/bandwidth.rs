@@ -1,6 +1,7 @@
 //! Limits of the bandwidth of workload interfaces: wanted, written, and rejected.
 //!
-//! An endpoint is up without them. A rejected limit is a problem of the endpoint, and is tried again.
+//! An endpoint is up without them. A rejected limit is a problem of the endpoint, and is tried again. So is a
+//! rejected removal, also after its endpoint was deleted.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +40,9 @@ impl Limits {
         self.issued = 0;
     }
 
-    /// Issues the command that is due for an endpoint's interface. Returns the time of the next attempt.
-    /// An interface without limits gets a command once: an earlier run may have left some.
+    /// Issues the command that is due for a workload interface. Returns the time of the next attempt.
+    /// An interface without limits gets a command once, also without an endpoint: an earlier run may have left
+    /// some.
     pub(super) fn put(
         &mut self,
         now: Instant,
@@ -87,27 +89,37 @@ impl Limits {
             return false;
         };
         if let Some(reason) = entry.written.note(now, outcome) {
+            let reason = match entry.wanted.is_unlimited() {
+                true => Text::new(format!("former limits are not removed: {reason}")),
+                false => Text::new(reason),
+            };
             emit(Event::InterfaceLimitFailed {
                 interface: Text::new(interface),
-                reason: Text::new(reason),
+                reason,
             });
         }
         true
     }
 
-    /// Removes the limits of an interface that has no endpoint any more, or does not exist any more. Returns
-    /// false if this turn issues no further command.
-    pub(super) fn remove(&mut self, interface: &str, orders: &mut Orders) -> bool {
-        let entry = self.entries.get(interface);
-        if entry.is_some_and(|entry| !entry.wanted.is_unlimited()) {
-            if self.issued >= BANDWIDTH_COMMANDS_PER_TURN {
-                return false;
-            }
-            self.issued += 1;
-            orders.push(command(interface, Bandwidth::default()));
+    /// Returns whether an interface has limits, or was without them before.
+    pub(super) fn has(&self, interface: &str) -> bool {
+        self.entries.contains_key(interface)
+    }
+
+    /// Removes the limits of an interface that does not exist any more. Returns the time of the next attempt.
+    pub(super) fn remove(
+        &mut self,
+        now: Instant,
+        interface: &str,
+        orders: &mut Orders,
+    ) -> Option<Instant> {
+        let index = self.entries.get(interface)?.index;
+        let is_removed = |entry: &Entry| entry.wanted.is_unlimited() && entry.written.is_settled();
+        if self.entries.get(interface).is_some_and(is_removed) {
+            self.entries.remove(interface);
+            return None;
         }
-        self.entries.remove(interface);
-        true
+        self.put(now, interface, index, Bandwidth::default(), orders)
     }
 
     /// Schedules a comparison of an interface's limits with those of the kernel, together with the others
@@ -135,8 +147,12 @@ impl Limits {
 
     /// Returns why the limits of an interface are not in effect.
     pub(super) fn problem(&self, interface: &str) -> Option<String> {
-        let reason = self.entries.get(interface)?.written.reason()?;
-        Some(format!("the bandwidth is not limited: {reason}"))
+        let entry = self.entries.get(interface)?;
+        let reason = entry.written.reason()?;
+        Some(match entry.wanted.is_unlimited() {
+            true => format!("former limits of bandwidth are not removed: {reason}"),
+            false => format!("the bandwidth is not limited: {reason}"),
+        })
     }
 }
 

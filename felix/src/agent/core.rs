@@ -23,7 +23,7 @@ use super::router::Router;
 use super::routes::RouteSync;
 use super::rules::{RuleSync, closed};
 use super::trust::{News, Trust};
-use crate::calc::{BgpPorts, Calculator, Endpoint, EndpointId, Problem};
+use crate::calc::{Bandwidth, BgpPorts, Calculator, Endpoint, EndpointId, Problem};
 use crate::render::{Key, TO_HOST, floating, source};
 
 /// The agent of one host.
@@ -446,11 +446,16 @@ impl Agent {
         let index = self.links.named(name).map(|link| link.index);
         self.interfaces
             .keep_only(name, index.filter(|_| endpoint.is_some()));
-        if index.is_none() || (endpoint.is_none() && !self.trust.is_provisional()) {
-            let is_removed = self.bandwidth.remove(name, &mut self.orders);
-            if !is_removed {
-                self.agenda.add(name);
+        let (limits, orders) = (&mut self.bandwidth, &mut self.orders);
+        match index {
+            None => again.extend(limits.remove(now, name, orders)),
+            Some(index) if endpoint.is_none() && !self.trust.is_provisional() => {
+                let is_workload = desired.settings.is_workload_interface(name);
+                if is_workload || limits.has(name) {
+                    again.extend(limits.put(now, name, index, Bandwidth::default(), orders));
+                }
             }
+            Some(_) => {}
         }
         // Objects of an earlier run are not removed before the datastore has been read.
         let Some(index) = index.filter(|_| !self.trust.is_provisional()) else {

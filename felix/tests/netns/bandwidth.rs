@@ -217,6 +217,18 @@ fn devices_of_removed_interfaces_are_removed() {
         host.until("two buckets", || buckets().len() == 2);
         host.delete(&key("p1"));
         host.until("no limit", || buckets().is_empty() && has_no_shaper());
+        // While Felix is stopped, and the interface stays; the bucket of another program stays, too.
+        limit(&host, 1, &both(RATE));
+        host.until("two buckets", || buckets().len() == 2);
+        host.stop();
+        host.delete(&key("p1"));
+        assert_eq!(buckets().len(), 2);
+        run("ip link add cali9 type dummy");
+        run("tc qdisc add dev cali9 root handle 1: tbf rate 7mbit burst 10kb latency 25ms");
+        host.start();
+        host.until("no limit of an earlier run", || {
+            buckets() == [("cali9".to_owned(), 875_000)] && has_no_shaper()
+        });
     });
 }
 

@@ -172,3 +172,49 @@ fn rejected_limit_is_a_problem_of_an_endpoint_that_is_up() {
     world.pass(RETRY_MAX);
     assert_eq!((problem(&world), world.host.limits.len()), (None, 1));
 }
+
+#[test]
+fn rejected_removal_of_limits_is_reported_and_repeated() {
+    for is_link_removed in [false, true] {
+        let mut world = World::new();
+        let link = world.link("cali1");
+        limited(&mut world, &json!({"egressBandwidth": 8000}));
+        world.in_sync();
+        world.host.refuse_limits = true;
+        world.agent.change(&key("a"), None);
+        if is_link_removed {
+            world.kernel.borrow_mut().remove_link(link);
+        }
+        world.pass(RETRY_MAX * 2);
+        assert_eq!(world.host.limits.len(), 1);
+        let reason = "former limits of bandwidth are not removed: a foreign queueing discipline";
+        let problem = world.agent.bandwidth.problem("cali1");
+        assert_eq!(problem.as_deref(), Some(reason));
+        world.host.refuse_limits = false;
+        world.pass(RETRY_MAX);
+        assert_eq!(world.host.limits.len(), 0);
+        let writes = world.host.limit_writes;
+        world.pass(RETRY_MAX * 2);
+        assert_eq!(
+            world.host.limit_writes, writes,
+            "it is not repeated any more"
+        );
+    }
+}
+
+#[test]
+fn limits_of_an_endpoint_deleted_while_stopped_are_removed() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.link("eth0");
+    limited(&mut world, &json!({"egressBandwidth": 8000}));
+    world.in_sync();
+    let limits = world.host.limits["cali1"];
+    world.host.limits.insert("eth0".into(), limits);
+    world.restart();
+    world.settle();
+    assert_eq!(world.host.limits.len(), 2, "the datastore is not yet read");
+    world.in_sync();
+    let left: Vec<&String> = world.host.limits.keys().collect();
+    assert_eq!(left, ["eth0"], "it is not an interface of a workload");
+}

@@ -194,10 +194,6 @@ impl Faulty {
                 self.world.host.submit(number, command);
             } else {
                 let event = match fault {
-                    // A rejected removal of these is not repeated.
-                    Some(Fault::Refused) if is_removal(&command) => {
-                        self.world.host.carry_out(command)
-                    }
                     Some(Fault::Refused) => refused(command, self.requests),
                     Some(Fault::Unanswered) => {
                         let refused = refused(command.clone(), self.requests);
@@ -270,14 +266,6 @@ impl Faulty {
     fn recover(&mut self) -> State {
         self.world.pass(RETRY_MAX * 4);
         State::of(&self.world)
-    }
-}
-
-/// Returns whether a command removes limits.
-fn is_removal(command: &HostCommand) -> bool {
-    match command {
-        HostCommand::LimitBandwidth { bandwidth, .. } => bandwidth.is_unlimited(),
-        _ => false,
     }
 }
 
@@ -460,5 +448,14 @@ fn first_programming_survives_a_fault_at_each_request() {
 fn change_survives_a_fault_at_each_request() {
     let old = store(&[(1, 1), (2, 2)], 80, &[1, 2, 3]);
     let new = store(&[(2, 1), (3, 2)], 443, &[1, 2, 4]);
+    compare(Some(&old), &new);
+}
+
+// Promise: as felix first_programming_survives_a_fault_at_each_request
+#[test]
+fn deletion_survives_a_fault_at_each_request() {
+    let old = store(&[(1, 1), (2, 2)], 80, &[1, 2, 3]);
+    let mut new = store(&[(2, 2)], 80, &[1]);
+    new.retain(|key, _| !key.contains("/ippools/"));
     compare(Some(&old), &new);
 }
