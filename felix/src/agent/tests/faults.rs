@@ -323,7 +323,7 @@ fn failed(command: &Command, number: usize) -> Vec<Event> {
             ]
         }
         Command::Put(key, ..) | Command::Delete(key, _) => {
-            vec![Event::Applied(key.clone(), Err(error))]
+            vec![Event::Applied(*key, Err(error))]
         }
     }
 }
