@@ -223,7 +223,7 @@ fn devices_of_removed_interfaces_are_removed() {
         host.stop();
         host.delete(&key("p1"));
         assert_eq!(buckets().len(), 2);
-        run("ip link add cali9 type dummy");
+        let _nine = workload(9);
         run("tc qdisc add dev cali9 root handle 1: tbf rate 7mbit burst 10kb latency 25ms");
         host.start();
         host.until("no limit of an earlier run", || {
