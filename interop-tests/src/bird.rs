@@ -41,6 +41,16 @@ pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     site.host.spawn("bird", &program)
 }
 
+/// Returns the multiplier in a value of the key `bfd` of Cambric's neighbors, or its default.
+fn bfd_multiplier(bfd: &str) -> u8 {
+    let Some((_, after)) = bfd.split_once("multiplier = ") else {
+        return 3;
+    };
+    let digits = after.split(|next: char| !next.is_ascii_digit()).next();
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.expect("a multiplier of 1 to 255")
+}
+
 fn write(site: &Site, setup: &Setup, own: &[Own]) {
     let number = site.number;
     let mut text = format!(
@@ -53,8 +63,9 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
     for table in tables {
         let _ = writeln!(text, "{table}");
     }
-    if setup.bfd.is_some() {
-        let each = "{ interval 300 ms; multiplier 3; }";
+    if let Some(bfd) = setup.bfd {
+        let multiplier = bfd_multiplier(bfd);
+        let each = format!("{{ interval 300 ms; multiplier {multiplier}; }}");
         let _ = writeln!(
             text,
             "protocol bfd {{ interface \"*\" {each}; multihop {each}; }}"

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use interop_tests::{Bfd, Ground, Kind, Range, Setup, Site, Speaker, in_ground};
 use netns_lab::{Error, until};
+use nix::sys::signal::Signal;
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const V4: &[&str] = &["ipv4-unicast"];
@@ -23,6 +24,12 @@ const PATIENT: &str = "{ multiplier = 100 }";
 const DEFAULT: &str = "true";
 const SINGLE: &str = "{ mode = \"single-hop\" }";
 const MULTI: &str = "{ mode = \"multihop\" }";
+
+/// The same detection time of 30 s over a single hop.
+const SINGLE_PATIENT: &str = "{ mode = \"single-hop\", multiplier = 100 }";
+
+/// A detection time of 6 s: far above the delays of a machine, and far below [`BOUND`].
+const SINGLE_MEDIUM: &str = "{ mode = \"single-hop\", multiplier = 20 }";
 
 /// Waits until a speaker has learned so many routes; returns the time that it took.
 async fn learns(speaker: &Speaker, count: usize) -> Duration {
@@ -136,6 +143,148 @@ async fn with_bird(ground: &Ground, bfd: &'static str, is_single: bool) {
     ground.cut(2).await.expect("cut");
     let time = learns(&one, 0).await;
     println!("routes of BIRD removed after {time:?}");
+}
+
+/// Starts BIRD on host 2 and a client with a keeper of BFD on host 1, each with a session over each IP version.
+async fn kept_with_bird(ground: &Ground, bfd: &'static str) -> (Speaker, Bfd, Speaker) {
+    let two = ground.site(2).await.expect("a host");
+    kept_with(Kind::Bird, ground, two, bfd).await
+}
+
+async fn kept_with(
+    kind: Kind,
+    ground: &Ground,
+    two: Site,
+    bfd: &'static str,
+) -> (Speaker, Bfd, Speaker) {
+    let one = ground.site(1).await.expect("a host");
+    let process = Bfd::start_kept(&one).expect("started");
+    let own = one_hop(1, bfd)
+        .announcing("10.65.2.0/26")
+        .announcing("fd65:2::/64");
+    let one = start(Kind::Client, one, &one_hop(2, bfd)).await;
+    let neighbor = start(kind, two, &own).await;
+    learns(&one, 2).await;
+    process.has_up(2).await;
+    (one, process, neighbor)
+}
+
+/// Returns the setup of a host with sessions over one hop with a neighbor, and graceful restart.
+fn one_hop(number: u8, bfd: &'static str) -> Setup {
+    let setup = Setup::fabric()
+        .neighbor_apart(number, 64512)
+        .restarting_within(120);
+    let mut setup = setup.monitored(bfd);
+    for neighbor in &mut setup.neighbors {
+        neighbor.ttl_security = true;
+    }
+    setup
+}
+
+/// Returns since when the sessions of BIRD with BFD are up.
+async fn up_since(bird: &Speaker) -> Vec<String> {
+    let shown = bird.command("show bfd sessions").await.expect("an answer");
+    let rows = shown.lines().map(|line| line.split_whitespace().collect());
+    let rows = rows.filter(|row: &Vec<&str>| row.get(2) == Some(&"Up"));
+    let since: Vec<String> = rows.map(|row| row[3].to_owned()).collect();
+    assert_eq!(since.len(), 2, "{shown}");
+    since
+}
+
+// Promise: as bfd-daemon killed_process_is_not_noticed_by_the_neighbor
+/// With `CAMBRIC_BFD_KILLS`, that many kills at 3 x 300 ms; otherwise few with a detection time of 30 s.
+#[test]
+fn killed_cambric_bfd_is_not_noticed_by_bird() {
+    in_ground(&[Kind::Bird], "bfd-kept", async |ground| {
+        let soak = std::env::var("CAMBRIC_BFD_KILLS").ok();
+        let kills = soak
+            .as_ref()
+            .map_or(5, |kills| kills.parse().expect("a number"));
+        let values = if soak.is_some() {
+            SINGLE
+        } else {
+            SINGLE_PATIENT
+        };
+        let (one, process, bird) = kept_with_bird(&ground, values).await;
+        let since = up_since(&bird).await;
+        for _ in 0..kills {
+            let former = process.signal(Signal::SIGKILL).await;
+            process.is_another(former).await;
+            assert_eq!(up_since(&bird).await, since);
+        }
+        // An upgrade: the process hands over.
+        let former = process.signal(Signal::SIGTERM).await;
+        process.is_another(former).await;
+        for session in process.has_up(2).await {
+            assert_eq!(session.downs, 0, "{session:?}");
+        }
+        assert_eq!(up_since(&bird).await, since);
+        learns(&one, 2).await;
+        println!("BIRD has not noticed {kills} kills");
+    });
+}
+
+#[test]
+fn both_daemons_are_killed_and_bird_notices_one() {
+    in_ground(&[Kind::Bird], "bfd-both", async |ground| {
+        let (mut one, process, bird) = kept_with_bird(&ground, SINGLE_PATIENT).await;
+        let since = up_since(&bird).await;
+        let former = process.signal(Signal::SIGKILL).await;
+        one.kill().await.expect("killed");
+        process.is_another(former).await;
+        let again = one_hop(2, SINGLE_PATIENT);
+        let one = one.start_again(&again).await.expect("started");
+        one.is_up().await;
+        learns(&one, 2).await;
+        process.has_up(2).await;
+        assert_eq!(up_since(&bird).await, since);
+    });
+}
+
+// Promise: as bgp-speaker neighbor_that_failed_before_the_restart_is_not_awaited
+/// The neighbor is Cambric: BIRD does not set the C bit, so that its failure may be a restart (RFC 5882 §4.3.2).
+#[test]
+fn neighbor_that_dies_while_bgp_is_away_loses_its_routes() {
+    in_ground(&[], "bfd-away", async |ground| {
+        let two = ground.site(2).await.expect("a host");
+        let _other = Bfd::start(&two).expect("started");
+        let (mut one, process, _two) = kept_with(Kind::Client, &ground, two, SINGLE_MEDIUM).await;
+        let has_routes = |routes: &str| {
+            let found = ["10.65.2.0/26", "fd65:2::/64"].map(|net| routes.contains(net));
+            found.contains(&true)
+        };
+        let installed = until(BOUND, "kernel routes", async || {
+            let routes = process.routes().await;
+            let both = routes.contains("10.65.2.0/26") && routes.contains("fd65:2::/64");
+            Ok::<_, Error>(if both { Ok(()) } else { Err(routes) })
+        });
+        installed.await.expect("both routes");
+        one.kill().await.expect("killed");
+        ground.cut(2).await.expect("cut");
+        let failed = until(BOUND, "failed sessions", async || {
+            let sessions = process.sessions().await.unwrap_or_default();
+            let down = sessions.iter().filter(|one| one.state != "Up").count();
+            Ok::<_, Error>(if down == 2 {
+                Ok(())
+            } else {
+                Err(format!("{sessions:?}"))
+            })
+        });
+        failed.await.expect("both sessions");
+        assert!(has_routes(&process.routes().await), "kept for the restart");
+        let again = one_hop(2, SINGLE_MEDIUM);
+        let _one = one.start_again(&again).await.expect("started");
+        let removed = until(BOUND, "no kernel routes", async || {
+            let routes = process.routes().await;
+            Ok::<_, Error>(if has_routes(&routes) {
+                Err(routes)
+            } else {
+                Ok(())
+            })
+        });
+        let (_, time) = removed.await.expect("no routes");
+        println!("routes of the dead neighbor removed after {time:?}");
+    });
 }
 
 #[test]
