@@ -121,15 +121,24 @@ impl Bfd {
             Notice::Lost { reason } => self.lost(now, reason),
             Notice::State(state) => self.state(io, state),
             Notice::Rejected { remote, reason } => {
-                if let Some(path) = self.paths.get_mut(&remote) {
-                    emit(events::Event::BfdRejected {
-                        address: remote,
-                        reason: Text::new(&reason),
-                    });
-                    path.rejected = Some(reason);
+                if let Some((peer, state)) = self.reject(remote, reason) {
+                    pass(io, peer, remote, state);
                 }
             }
         }
+    }
+
+    /// Notes that a session was rejected. Returns its peer, and the state of the path for it: without a
+    /// session, no later state would end a failure.
+    fn reject(&mut self, remote: IpAddr, reason: String) -> Option<(Option<PeerId>, PathState)> {
+        let path = self.paths.get_mut(&remote)?;
+        emit(events::Event::BfdRejected {
+            address: remote,
+            reason: Text::new(&reason),
+        });
+        path.rejected = Some(reason);
+        path.state = None;
+        Some((path.peer, PathState::Unknown))
     }
 
     /// cambric-bfd may just restart: its sessions continue. The states stay for that time.

@@ -174,6 +174,37 @@ async fn failure_before_the_start_is_passed_on_while_it_lasts() {
 }
 
 #[tokio::test]
+async fn rejected_session_makes_the_path_unknown() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let listener = Listener::bind(&path).expect("bound");
+    let mut io = io(&file("bfd = true"));
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    let server = listener.accept().await.expect("accepted");
+    send(&server, &Answer::Welcome(Welcome::default()));
+    send(&server, &state(Liveness::Failed, 1));
+    turn(&mut bfd, &mut io);
+    let shown = words(&bfd, &io).expect("a neighbor with BFD");
+    assert!(shown.contains("failed"), "{shown}");
+    // The next process of cambric-bfd has lower limits.
+    let rejected = Answer::Rejected {
+        remote: Some(REMOTE.into()),
+        reason: "sessions: 0".to_owned(),
+    };
+    send(&server, &rejected);
+    turn(&mut bfd, &mut io);
+    let shown = words(&bfd, &io);
+    assert_eq!(shown.as_deref(), Some("rejected: sessions: 0"));
+    assert!(bfd.paths[&IpAddr::from(REMOTE)].state.is_none());
+    let peer = io.speaker().peers().next().map(|view| view.id);
+    let passed = bfd.reject(REMOTE.into(), "sessions: 0".to_owned());
+    assert_eq!(passed, Some((peer, PathState::Unknown)));
+    let other = IpAddr::from([192, 0, 2, 3]);
+    assert_eq!(bfd.reject(other, "sessions: 0".to_owned()), None);
+}
+
+#[tokio::test]
 async fn daemon_without_cambric_bfd_reports_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("clients.sock");
