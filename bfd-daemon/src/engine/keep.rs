@@ -75,6 +75,8 @@ impl<R: Random> Engine<R> {
                 Record::Entry(entry) => entries.push(entry),
             }
         }
+        // A removed session takes no path and no room of a present one.
+        sessions.sort_by_key(|record| record.is_leaving);
         for record in sessions {
             match self.restore_session(now, &record) {
                 Ok(()) => restored.sessions += 1,

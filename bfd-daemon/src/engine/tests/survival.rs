@@ -152,3 +152,35 @@ fn session_of_two_clients_keeps_both() {
     let interval = view.expect("a session").1.config().desired_min_tx_us;
     assert_eq!((interval, pair.downs(1)), (900_000, 0));
 }
+
+#[test]
+fn removed_session_takes_no_path_of_a_present_one() {
+    let pair = Pair::kept();
+    let id = pair.discriminator();
+    let read = |octets: &Vec<u8>| Record::decode(octets).expect("a record");
+    let sessions = |pair: &Pair, host: usize| {
+        let mut records: Vec<Record> = pair.kept[host].values().map(read).collect();
+        records.retain(|record| matches!(record, Record::Session(_)));
+        records
+    };
+    let present: Vec<Record> = pair.kept[0].values().map(read).collect();
+    let Some(Record::Session(way)) = sessions(&pair, 0).pop() else {
+        panic!("no session");
+    };
+    // Another session, with the path of the present one.
+    let mut removed = sessions(&pair, 1);
+    for record in &mut removed {
+        if let Record::Session(session) = record {
+            session.way = way.way;
+            session.is_leaving = true;
+        }
+    }
+    let mut next = Engine::new(Seeded::new(3), Limits::default());
+    let records = removed.into_iter().chain(present).collect();
+    let restored = next.restore(pair.now, records);
+    assert_eq!(restored.sessions, 1);
+    let lost = restored.lost.expect("the removed session");
+    assert!(lost.contains("path"), "{lost}");
+    let view = next.views().next().and_then(|view| view.session);
+    assert_eq!(view.expect("a session").1.local_discriminator(), id);
+}
