@@ -110,15 +110,15 @@ async fn killed_daemon_with_a_keeper_is_not_noticed() {
 // Promise (BGP): An upgrade of cambric-bfd is not noticed by the neighbors.
 #[tokio::test]
 async fn upgraded_daemon_with_a_keeper_is_not_noticed() {
-    let builds = tempfile::tempdir().expect("a directory");
-    let (program, next) = (
-        builds.path().join("cambric-bfd"),
-        builds.path().join("next"),
-    );
-    fs::copy(own(), &program).expect("copied");
+    // Links, not copies: a file that another thread's child still has open for writing cannot be started.
+    let beside = own();
+    let beside = beside.parent().expect("the directory of the program");
+    let builds = tempfile::tempdir_in(beside).expect("a directory on its file system");
+    let program = builds.path().join("cambric-bfd");
+    fs::hard_link(own(), &program).expect("linked");
     let mut kept = Kept::start(21, &program).await;
-    fs::copy(own(), &next).expect("copied");
-    fs::rename(&next, &program).expect("upgraded");
+    fs::rename(&program, builds.path().join("former")).expect("renamed");
+    fs::hard_link(own(), &program).expect("upgraded");
     let running = async |daemon: &Daemon| {
         let pid = daemon.pid().await.expect("a daemon that answers");
         fs::read_link(format!("/proc/{pid}/exe")).expect("a program")
