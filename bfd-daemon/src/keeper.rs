@@ -38,6 +38,12 @@ use crate::store::{KEEPER, PASSED_FIRST, SIZE};
 /// The first argument that makes the program a keeper. The other ones are those of the daemon.
 pub const SUPERVISE: &str = "--supervise";
 
+/// Arguments with which the program ends at once, so that there is nothing to supervise.
+const ONE_SHOT: [&str; 6] = ["--check", "--reload", "--help", "-h", "--version", "-V"];
+
+/// The exit code of a mistake on the command line.
+const USAGE: u8 = 2;
+
 /// The keeper.
 struct Keeper {
     program: PathBuf,
@@ -51,6 +57,8 @@ struct Keeper {
     start_at: Option<Instant>,
     /// Whether an operator ends both.
     is_stopping: bool,
+    /// Whether a daemon was ready since the keeper has started.
+    was_ready: bool,
 }
 
 /// A directory of this process, which is removed with it.
@@ -63,9 +71,19 @@ impl Drop for Directory {
     }
 }
 
-/// Runs the daemon with these arguments, again after each end of it, until SIGTERM or SIGINT.
+/// Runs the daemon with these arguments, again after each end of it, until SIGTERM or SIGINT. If no daemon
+/// was ready yet and one ends with an error, its exit code is returned.
 #[must_use]
 pub fn supervise(arguments: Vec<OsString>) -> ExitCode {
+    let is_one_shot = |argument: &&OsString| ONE_SHOT.iter().any(|one| argument == one);
+    if let Some(argument) = arguments.iter().find(is_one_shot) {
+        let argument = argument.display();
+        eprintln!(
+            "error: {SUPERVISE} and {argument} exclude each other: {argument} ends at once; omit \
+             {SUPERVISE}"
+        );
+        return ExitCode::from(USAGE);
+    }
     let built = reserve().and_then(|reserved| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -76,7 +94,7 @@ pub fn supervise(arguments: Vec<OsString>) -> ExitCode {
         runtime.block_on(async { Keeper::new(arguments)?.run().await })
     });
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("{DAEMON} {SUPERVISE}: {error}");
             ExitCode::FAILURE
@@ -114,21 +132,24 @@ impl Keeper {
             child: None,
             start_at: Some(Instant::now()),
             is_stopping: false,
+            was_ready: false,
         })
     }
 
-    async fn run(mut self) -> io::Result<()> {
+    async fn run(mut self) -> io::Result<ExitCode> {
         let mut signals = Signals::new()?;
         let mut ended = signal(SignalKind::child())?;
         loop {
             tokio::select! {
                 signal = signals.next() => self.signal(signal),
-                _ = ended.recv() => self.reap()?,
+                _ = ended.recv() => if let Some(code) = self.reap()? {
+                    return Ok(code);
+                },
                 _ = self.socket.readable() => self.receive(),
                 () = at(self.start_at) => self.start(),
             }
             if self.is_stopping && self.child.is_none() {
-                return Ok(());
+                return Ok(ExitCode::SUCCESS);
             }
         }
     }
@@ -150,24 +171,35 @@ impl Keeper {
         }
     }
 
-    fn reap(&mut self) -> io::Result<()> {
+    /// Schedules the next start, if the daemon has ended. Returns the exit code of the keeper if it ends too:
+    /// the daemon has reported an error, and none was ready before.
+    fn reap(&mut self) -> io::Result<Option<ExitCode>> {
         let Some(child) = &mut self.child else {
-            return Ok(());
+            return Ok(None);
         };
         let Some(status) = child.try_wait()? else {
-            return Ok(());
+            return Ok(None);
         };
         self.child = None;
         if self.is_stopping {
-            return Ok(());
+            return Ok(None);
         }
-        let pause = match status.code() {
-            None | Some(0) => KEEPER_PAUSE,
+        // Its last messages may still wait.
+        self.receive();
+        let failed = status.code().filter(|code| *code != 0);
+        if let Some(code) = failed.filter(|_| !self.was_ready) {
+            eprintln!("{DAEMON} {SUPERVISE}: the daemon does not start ({status})");
+            return Ok(Some(
+                u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from),
+            ));
+        }
+        let pause = match failed {
+            None => KEEPER_PAUSE,
             Some(_) => KEEPER_PAUSE_FAILED,
         };
         eprintln!("{DAEMON} {SUPERVISE}: the daemon has ended ({status}) and is started again");
         self.start_at = Some(Instant::now() + pause);
-        Ok(())
+        Ok(None)
     }
 
     fn start(&mut self) {
@@ -227,10 +259,11 @@ impl Keeper {
         }
     }
 
-    /// Stores or removes descriptors. Other messages are on the state of the daemon, which `cambric show`
-    /// has.
+    /// Stores or removes descriptors, and notes that the daemon is ready. Other messages are on its state,
+    /// which `cambric show` has.
     fn handle(&mut self, text: &str, descriptors: Vec<OwnedFd>) {
         let has = |line: &str| text.lines().any(|one| one == line);
+        self.was_ready |= has("READY=1");
         let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
         let Some(name) = name.filter(|name| !name.contains(':')) else {
             return;

@@ -183,3 +183,30 @@ async fn peer_that_dies_while_the_daemon_is_killed_has_failed() {
     assert!(state.diagnostic.contains("expired"), "{state:?}");
     assert_eq!(state.failures, 1);
 }
+
+#[test]
+fn keeper_rejects_arguments_of_one_shot_commands() {
+    for argument in ["--check", "--reload", "--help", "-h", "--version", "-V"] {
+        let output = Command::new(own())
+            .args(["--supervise", argument])
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{argument}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("exclude each other"), "{text}");
+    }
+}
+
+#[test]
+fn keeper_whose_first_start_fails_ends_with_its_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let missing = directory.path().join("missing.toml");
+    let output = Command::new(own())
+        .args(["--supervise", "--config"])
+        .arg(missing)
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("does not start"), "{text}");
+}
