@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::pending;
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bfd::{Instant, State};
 use bfd_client::Listener;
@@ -24,7 +25,8 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::kept::Kept;
 use crate::limits::{
-    ACCEPT_RETRY, CLIENTS_MAX, CONNECTIONS_MAX, SESSIONS_OF_ALL_MAX, STEPS_PER_TURN, STOP_MAX,
+    ACCEPT_RETRY, BIND_RETRY_MAX, CLIENTS_MAX, CONNECTIONS_MAX, SESSIONS_OF_ALL_MAX,
+    STEPS_PER_TURN, STOP_MAX,
 };
 use crate::priority::{self, Precedence};
 use crate::random::SystemRandom;
@@ -161,20 +163,29 @@ impl Daemon {
     fn open(config: Config) -> Result<Self, DaemonError> {
         let random = SystemRandom::open().map_err(DaemonError::Random)?;
         let clock = Clock::start();
-        let (mut kept, content) = Kept::open();
+        let mut kept = Kept::take();
+        let wanted = Sockets::wanted(&config.addresses);
+        let removed = kept.store().remove_other_sockets(&wanted);
+        let retry = match removed {
+            Ok(false) => Duration::ZERO,
+            Ok(true) | Err(_) => BIND_RETRY_MAX,
+        };
         let earlier = |at| kept.store().socket(at);
-        let mut sockets = Sockets::open(&config.addresses, earlier, content.emptied_at)
-            .map_err(DaemonError::Ports)?;
+        let mut sockets =
+            Sockets::open(&config.addresses, earlier, retry).map_err(DaemonError::Ports)?;
         if let Err(error) = kept.store().keep_sockets(sockets.receivers()) {
             let reason = Text::new(error);
             emit(Event::BfdKeepFailed { reason });
         }
-        let mut engine = Engine::new(random, config.limits);
-        kept.restore(clock.now(), content.records, &mut engine, &mut sockets);
         let listener = Listener::bind(&config.socket).map_err(|error| DaemonError::Clients {
             path: config.socket.display().to_string(),
             error,
         })?;
+        // A start that fails before is no attempt to continue the state.
+        let content = kept.open();
+        sockets.were_empty_at(content.emptied_at);
+        let mut engine = Engine::new(random, config.limits);
+        kept.restore(clock.now(), content.records, &mut engine, &mut sockets);
         for local in sockets.listening() {
             emit(Event::ListenerReady { local });
         }

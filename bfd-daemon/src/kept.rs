@@ -20,36 +20,40 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens the memory of the earlier process, and returns its content. If there is none, or it cannot be
-    /// continued, the memory is a new one.
-    pub(crate) fn open() -> (Self, Content) {
-        let mut kept = Self {
+    /// Takes the descriptors of the earlier process.
+    pub(crate) fn take() -> Self {
+        Self {
             store: Store::take(),
             memory: None,
             emptied_at: Instant::ZERO,
             is_taking_over: false,
-        };
+        }
+    }
+
+    /// Opens the memory of the earlier process, and returns its content. If there is none, or it cannot be
+    /// continued, the memory is a new one.
+    pub(crate) fn open(&mut self) -> Content {
         let mut content = Content {
             records: Vec::new(),
             emptied_at: Instant::ZERO,
         };
-        if !kept.store.exists() {
-            return (kept, content);
+        if !self.store.exists() {
+            return content;
         }
-        match kept.store.memory().map(Memory::open) {
+        match self.store.memory().map(Memory::open) {
             Some(Ok((memory, found))) => {
-                kept.memory = Some(memory);
-                kept.is_taking_over = true;
+                self.memory = Some(memory);
+                self.is_taking_over = true;
                 content = found;
             }
             Some(Err(error)) => {
                 let reason = Text::new(error);
                 emit(Event::BfdTakeOverFailed { reason });
-                kept.begin();
+                self.begin();
             }
-            None => kept.begin(),
+            None => self.begin(),
         }
-        (kept, content)
+        content
     }
 
     /// Makes a new memory, and stores it.

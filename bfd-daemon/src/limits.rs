@@ -109,6 +109,12 @@ pub const TAKE_OVERS_MAX: u8 = 3;
 /// memory with the state.
 pub const DESCRIPTORS_KEPT_MAX: usize = 2 * ADDRESSES_MAX + 1;
 
+/// How long a bind is repeated while the store still has a socket of the port with a former address.
+pub const BIND_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Pause between two of these attempts.
+pub const BIND_RETRY_EVERY: Duration = Duration::from_millis(5);
+
 /// Octets of one message to the keeper.
 pub const KEEPER_MESSAGE_OCTETS_MAX: usize = 4096;
 

@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 use crate::clock::arrival;
 use crate::engine::Outgoing;
 use crate::limits::{
-    DESCRIPTORS_RESERVED, PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX, RECEIVE_OCTETS,
+    BIND_RETRY_EVERY, DESCRIPTORS_RESERVED, PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX, RECEIVE_OCTETS,
     RECEIVED_PACKET_OCTETS, SEND_OCTETS, SENDERS_MAX, SOURCE_PORT_TRIES,
 };
 use crate::random::SystemRandom;
@@ -84,8 +84,8 @@ struct Received {
 impl Sockets {
     /// Opens the sockets on these local addresses. Must be called inside a tokio runtime.
     ///
-    /// `earlier` returns the socket of an earlier process with an address. All of those were found empty at
-    /// `emptied_at`.
+    /// `earlier` returns the socket of an earlier process with an address. If a port is in use, the bind is
+    /// repeated for the time `retry`, which blocks the thread.
     ///
     /// # Errors
     ///
@@ -93,8 +93,9 @@ impl Sockets {
     pub fn open(
         listen: &[IpAddr],
         mut earlier: impl FnMut(SocketAddr) -> Option<socket2::Socket>,
-        emptied_at: Instant,
+        retry: Duration,
     ) -> io::Result<Self> {
+        let until = std::time::Instant::now() + retry;
         let mut sockets = Self {
             receivers: Vec::new(),
             ipv4: None,
@@ -106,7 +107,7 @@ impl Sockets {
             random: SystemRandom::open()?,
         };
         for &address in listen {
-            match sockets.listen(address, &mut earlier, emptied_at) {
+            match sockets.listen(address, &mut earlier, until) {
                 Err(error) if has_no_ipv6(address, &error) => {}
                 Err(error) => {
                     let text = format!("cannot listen for BFD on {address}: {error}");
@@ -122,16 +123,12 @@ impl Sockets {
         &mut self,
         address: IpAddr,
         earlier: &mut impl FnMut(SocketAddr) -> Option<socket2::Socket>,
-        emptied_at: Instant,
+        until: std::time::Instant,
     ) -> io::Result<()> {
-        for (hops, port) in [
-            (Hops::Single, PORT_SINGLE_HOP),
-            (Hops::Multi, PORT_MULTIHOP),
-        ] {
-            let at = SocketAddr::new(address, port);
+        for (hops, at) in ports(address) {
             let receiver = match earlier(at) {
-                Some(socket) => Receiver::of(socket, hops, emptied_at)?,
-                None => Receiver::open(at, hops)?,
+                Some(socket) => Receiver::of(socket, hops)?,
+                None => Receiver::open(at, hops, until)?,
             };
             self.receivers.push(receiver);
         }
@@ -144,6 +141,20 @@ impl Sockets {
             *sender = Some(Sender::open(address.is_ipv4(), None, ports, random)?);
         }
         Ok(())
+    }
+
+    /// Returns the local addresses and ports of the receiving sockets for these addresses.
+    #[must_use]
+    pub fn wanted(listen: &[IpAddr]) -> Vec<SocketAddr> {
+        let all = listen.iter().flat_map(|address| ports(*address));
+        all.map(|(_, at)| at).collect()
+    }
+
+    /// Notes that all sockets of the earlier process were found empty at this time.
+    pub fn were_empty_at(&mut self, at: Instant) {
+        for receiver in &mut self.receivers {
+            receiver.emptied_at = at;
+        }
     }
 
     /// Returns the addresses on which packets are received.
@@ -310,6 +321,15 @@ fn has_no_ipv6(address: IpAddr, error: &io::Error) -> bool {
     address == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && is_reason
 }
 
+/// Returns the local address and port for each kind of session.
+fn ports(address: IpAddr) -> [(Hops, SocketAddr); 2] {
+    let at = |port| SocketAddr::new(address, port);
+    [
+        (Hops::Single, at(PORT_SINGLE_HOP)),
+        (Hops::Multi, at(PORT_MULTIHOP)),
+    ]
+}
+
 fn socket(is_ipv4: bool) -> io::Result<socket2::Socket> {
     let domain = if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 };
     let kind = Type::DGRAM.cloexec().nonblocking();
@@ -321,11 +341,21 @@ fn socket(is_ipv4: bool) -> io::Result<socket2::Socket> {
 }
 
 impl Receiver {
-    fn open(at: SocketAddr, hops: Hops) -> io::Result<Self> {
+    fn open(at: SocketAddr, hops: Hops, until: std::time::Instant) -> io::Result<Self> {
         let socket = socket(at.is_ipv4())?;
         Self::set_options(&socket, at.is_ipv4())?;
-        socket.bind(&at.into())?;
-        Self::of(socket, hops, Instant::ZERO)
+        loop {
+            match socket.bind(&at.into()) {
+                Err(error)
+                    if error.kind() == ErrorKind::AddrInUse
+                        && std::time::Instant::now() < until =>
+                {
+                    std::thread::sleep(BIND_RETRY_EVERY);
+                }
+                bound => break bound?,
+            }
+        }
+        Self::of(socket, hops)
     }
 
     /// Sets what is set before packets arrive: each has its time, its destination and its time to live.
@@ -341,13 +371,13 @@ impl Receiver {
         Ok(())
     }
 
-    fn of(socket: socket2::Socket, hops: Hops, emptied_at: Instant) -> io::Result<Self> {
+    fn of(socket: socket2::Socket, hops: Hops) -> io::Result<Self> {
         socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
         Ok(Self {
             octets: socket.recv_buffer_size()?,
             socket: bfd_client::register(socket)?,
             hops,
-            emptied_at,
+            emptied_at: Instant::ZERO,
         })
     }
 
@@ -528,3 +558,6 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
 }
+
+#[cfg(test)]
+mod tests;

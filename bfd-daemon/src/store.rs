@@ -78,15 +78,32 @@ impl Store {
 
     /// Returns the receiving socket of an earlier process with this address.
     pub(crate) fn socket(&mut self, address: SocketAddr) -> Option<socket2::Socket> {
-        let has_address = |socket: &socket2::SockRef<'_>| {
-            let local = socket.local_addr().ok()?.as_socket()?;
-            Some(local == address && socket.r#type().ok()? == socket2::Type::DGRAM)
-        };
-        let at = self.passed.iter().position(|(name, descriptor)| {
-            let socket = socket2::SockRef::from(descriptor);
-            name == SOCKETS && has_address(&socket) == Some(true)
-        })?;
+        let at = self
+            .passed
+            .iter()
+            .position(|(name, descriptor)| name == SOCKETS && local(descriptor) == Some(address))?;
         Some(self.passed.swap_remove(at).1.into())
+    }
+
+    /// Closes the receiving sockets of an earlier process with other addresses, and removes them from the
+    /// store. Returns whether there were any.
+    ///
+    /// The service manager and the keeper close theirs later. Until then, their ports are in use.
+    pub(crate) fn remove_other_sockets(&mut self, wanted: &[SocketAddr]) -> io::Result<bool> {
+        let before = self.passed.len();
+        self.passed.retain(|(name, descriptor)| {
+            let is_wanted = || local(descriptor).is_some_and(|at| wanted.contains(&at));
+            name != SOCKETS || is_wanted()
+        });
+        if self.passed.len() == before {
+            return Ok(false);
+        }
+        self.forget_sockets()?;
+        // All of them have one name, so that the wanted ones are stored again.
+        for (_, socket) in self.passed.iter().filter(|(name, _)| name == SOCKETS) {
+            self.keep(SOCKETS, socket.as_fd())?;
+        }
+        Ok(true)
     }
 
     /// Stores the memory instead of an earlier one.
@@ -105,12 +122,16 @@ impl Store {
         &mut self,
         sockets: impl Iterator<Item = BorrowedFd<'s>>,
     ) -> io::Result<()> {
-        self.passed.clear();
-        self.notify(&format!("FDSTOREREMOVE=1\nFDNAME={SOCKETS}\n"), &[])?;
+        self.passed.retain(|(name, _)| name != SOCKETS);
+        self.forget_sockets()?;
         for socket in sockets {
             self.keep(SOCKETS, socket)?;
         }
         Ok(())
+    }
+
+    fn forget_sockets(&self) -> io::Result<()> {
+        self.notify(&format!("FDSTOREREMOVE=1\nFDNAME={SOCKETS}\n"), &[])
     }
 
     fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
@@ -133,6 +154,17 @@ impl Store {
         sendmsg::<()>(socket.as_raw_fd(), &slices, attached, flags, None)?;
         Ok(())
     }
+}
+
+/// Returns the local address of a datagram socket.
+fn local(descriptor: &OwnedFd) -> Option<SocketAddr> {
+    let socket = socket2::SockRef::from(descriptor);
+    let is_datagram = socket.r#type().ok()? == socket2::Type::DGRAM;
+    socket
+        .local_addr()
+        .ok()?
+        .as_socket()
+        .filter(|_| is_datagram)
 }
 
 fn number(variable: &str) -> Option<i32> {

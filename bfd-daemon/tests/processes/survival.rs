@@ -1,7 +1,9 @@
 //! Processes that are killed, and processes that hand their sessions over, under a keeper.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 
 use super::peer::{Peer, Seen};
 use super::*;
@@ -34,8 +36,19 @@ impl Kept {
     async fn with_multiplier(net: u8, program: &Path, multiplier: u8) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let address = IpAddr::from([127, 33, net, 1]);
+        let child = keeper(program, directory.path(), address);
+        Self::of(child, directory, address, net, multiplier).await
+    }
+
+    async fn of(
+        child: Child,
+        directory: TempDir,
+        address: IpAddr,
+        net: u8,
+        multiplier: u8,
+    ) -> Self {
         let daemon = Daemon {
-            child: keeper(program, directory.path(), address),
+            child,
             directory,
             address,
         };
@@ -184,6 +197,45 @@ async fn peer_that_dies_while_the_daemon_is_killed_has_failed() {
     assert_eq!(state.failures, 1);
 }
 
+/// Reads the messages of a keeper until it has started its daemon again so many times after errors.
+fn failed_starts(keeper: &mut Child, count: usize) {
+    let messages = keeper.stderr.take().expect("its messages");
+    let mut lines = BufReader::new(messages).lines().map_while(Result::ok);
+    let failed = |line: &String| line.contains("has ended (exit status");
+    let found = lines.by_ref().filter(failed).take(count).count();
+    assert_eq!(found, count, "the keeper has ended");
+    // Later messages are read, too, so that no process waits for it.
+    std::thread::spawn(move || lines.for_each(drop));
+}
+
+#[tokio::test]
+async fn starts_without_the_client_socket_end_no_session() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let address = IpAddr::from([127, 33, 25, 1]);
+    let config = configure(directory.path(), address, "");
+    let good = fs::read_to_string(&config).expect("read");
+    let child = Command::new(own())
+        .args(["--supervise", "--config"])
+        .arg(&config)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the keeper starts");
+    let mut kept = Kept::of(child, directory, address, 25, u8::MAX).await;
+    // No socket is below a file.
+    fs::write(
+        &config,
+        good.replace("clients.sock", "bfd.toml/clients.sock"),
+    )
+    .expect("written");
+    let pid = kept.daemon.pid().await.expect("a daemon that answers");
+    kill(pid, Signal::SIGKILL).expect("it runs");
+    // More than the starts that may fail to continue the state.
+    failed_starts(&mut kept.daemon.child, 4);
+    fs::write(&config, good).expect("written");
+    kept.daemon.answers().await;
+    kept.is_unnoticed().await;
+}
+
 #[test]
 fn keeper_rejects_arguments_of_one_shot_commands() {
     for argument in ["--check", "--reload", "--help", "-h", "--version", "-V"] {
@@ -209,4 +261,53 @@ fn keeper_whose_first_start_fails_ends_with_its_error() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("does not start"), "{text}");
+}
+
+/// In a network namespace of its own: as root with `CAMBRIC_LAB=1`.
+#[tokio::test]
+async fn changed_addresses_replace_the_stored_sockets() {
+    if std::env::var_os("CAMBRIC_LAB").is_none() {
+        println!("skipped: CAMBRIC_LAB is not set");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let any = IpAddr::from([0, 0, 0, 0]);
+    let config = configure(directory.path(), any, "");
+    let child = Command::new("unshare")
+        .args([
+            "--net",
+            "sh",
+            "-c",
+            "ip link set lo up && exec \"$@\"",
+            "sh",
+        ])
+        .arg(own())
+        .args(["--supervise", "--config"])
+        .arg(&config)
+        .spawn()
+        .expect("the keeper starts");
+    let daemon = Daemon {
+        child,
+        directory,
+        address: any,
+    };
+    for address in [[127, 0, 0, 1], [0, 0, 0, 0], [127, 0, 0, 1]] {
+        daemon.answers().await;
+        let address = IpAddr::from(address);
+        configure(daemon.directory.path(), address, "");
+        let pid = daemon.pid().await.expect("a daemon that answers");
+        kill(pid, Signal::SIGTERM).expect("it runs");
+        let next = async {
+            while daemon.pid().await.is_none_or(|next| next == pid) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(WAIT, next).await.expect("the next process");
+        let Reply::Status(status) = daemon.ask(Query::Status {}).await else {
+            panic!("no status");
+        };
+        let listening = status.facts.iter().find(|fact| fact.name == "listening");
+        let expected = format!("{address}:3784 {address}:4784");
+        assert_eq!(listening.map(|fact| &fact.value), Some(&expected));
+    }
 }
