@@ -291,8 +291,13 @@ impl<'c> Evaluator<'c> {
             verdict = self.at(hooks, &mut packet);
         }
         match (verdict, from, to) {
-            (Some(true), End::Host, _) => self.unless_failsafe(FAILSAFE_CHAINS[0], packet),
-            (Some(true), _, End::Host) => self.unless_failsafe(FAILSAFE_CHAINS[1], packet),
+            // Not for workloads, which choose their source ports.
+            (Some(true), End::Host, End::Outside(_)) => {
+                self.unless_failsafe(FAILSAFE_CHAINS[0], packet)
+            }
+            (Some(true), End::Outside(_), End::Host) => {
+                self.unless_failsafe(FAILSAFE_CHAINS[1], packet)
+            }
             (verdict, ..) => verdict,
         }
     }
@@ -310,8 +315,8 @@ impl<'c> Evaluator<'c> {
         Some(false)
     }
 
-    /// Returns the verdict on a forbidden connection of the host: the other end may have begun it, before the
-    /// kernel tracked connections. So it is kept if a failsafe port allows it in that direction.
+    /// Returns the verdict on a forbidden connection of the host with an end outside: the other end may have
+    /// begun it, before the kernel tracked connections. So it is kept if a failsafe port allows it in that direction.
     fn unless_failsafe(&self, chain: &str, packet: Packet) -> Option<bool> {
         let mut reverse = Packet {
             input: packet.output,

@@ -201,3 +201,26 @@ fn only_connections_of_this_host_have_their_sockets_destroyed() {
     assert_eq!(world.host.cut.len(), 3);
     assert_eq!(world.host.cut_of_host, all[2..]);
 }
+
+#[test]
+fn workload_does_not_keep_a_connection_by_its_source_port() {
+    let mut world = world();
+    let host = json!({"metadata": {"name": "h"}, "spec": {"node": HOST, "interfaceName": "eth0"}});
+    let key = "/calico/resources/v3/projectcalico.org/hostendpoints/h";
+    world.agent.change(key, Some(host.to_string().as_bytes()));
+    let none = json!({"spec": {"types": ["Ingress", "Egress"]}}).to_string();
+    let key = "/calico/resources/v3/projectcalico.org/globalnetworkpolicies/none";
+    world.agent.change(key, Some(none.as_bytes()));
+    let of_workload = connection("10.65.0.1", "169.254.1.1", (6443, 80));
+    // The host may have begun it, to a failsafe port.
+    let mut of_server = connection("192.0.2.1", "169.254.1.1", (6443, 80));
+    of_server.interfaces[0] = Some("eth0".to_owned());
+    let mut of_client = of_server.clone();
+    of_client.ports = Some((6442, 80));
+    world.host.connections = vec![of_workload.clone(), of_server, of_client.clone()];
+    world.in_sync();
+    world.pass(Duration::from_millis(100));
+    let mut cut = world.host.cut.clone();
+    cut.sort_by_key(|one| one.source);
+    assert_eq!(cut, [of_workload, of_client]);
+}
