@@ -375,6 +375,11 @@ pub const BANDWIDTH_BURST_OCTETS: u32 = 512 * 1024 * 1024;
 /// step is an endpoint, or a selector that is evaluated for it. They take less than 20 ms.
 pub const INHERITANCE_STEPS_PER_TURN: u64 = 512;
 
+/// Turns in a row with unfinished inheritance of labels before all changes are applied in any case: a
+/// profile that changes in each turn delays the changes of policies by some 10 s at most. The turns are
+/// enough for a quarter of a million steps.
+pub const INHERITANCE_TURNS_MAX: u32 = 512;
+
 /// Time that a packet waits at most where bandwidth is limited (as in Calico, but without the burst).
 pub const BANDWIDTH_DELAY: Duration = Duration::from_millis(25);
 

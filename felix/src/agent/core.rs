@@ -24,6 +24,7 @@ use super::routes::RouteSync;
 use super::rules::{RuleSync, closed};
 use super::trust::{News, Trust};
 use crate::calc::{Bandwidth, BgpPorts, Calculator, Endpoint, EndpointId, Problem};
+use crate::limits::INHERITANCE_TURNS_MAX;
 use crate::render::{Key, TO_HOST, floating, source};
 
 /// The agent of one host.
@@ -38,6 +39,8 @@ pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) calculator: Calculator,
     pub(super) trust: Trust,
+    /// Turns in a row after which endpoints are still to inherit labels.
+    unfinished_turns: u32,
     /// The scope of the next turn.
     scope: Scope,
     pub(super) agenda: Agenda,
@@ -81,6 +84,7 @@ impl Agent {
         calculator.set_cut_mark(config.cut_mark);
         Self {
             trust: Trust::new(),
+            unfinished_turns: 0,
             scope: Scope::All,
             agenda: Agenda::default(),
             changed_states: BTreeSet::new(),
@@ -386,7 +390,9 @@ impl Agent {
         let is_news = self.scope == Scope::All || self.calculator.has_news();
         if self.trust.must_apply() || (self.trust.may_apply() && is_news) {
             // The rest follows in the next turns, after the daemon's other work.
-            if !self.calculator.advance() {
+            let is_late = self.unfinished_turns >= INHERITANCE_TURNS_MAX;
+            if !is_late && !self.calculator.advance() {
+                self.unfinished_turns += 1;
                 return;
             }
             self.apply();
@@ -411,6 +417,7 @@ impl Agent {
     /// for deletion.
     fn apply(&mut self) {
         let recomputed = self.calculator.recompute();
+        self.unfinished_turns = 0;
         self.trust.take(News::Applied);
         self.rules.touch(recomputed.rules);
         self.overlay.touch(recomputed.overlay);

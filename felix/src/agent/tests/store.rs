@@ -6,7 +6,7 @@ use daemon_common::events::{Event, Text};
 
 use super::*;
 use crate::events::Events;
-use crate::limits::INHERITED_CHECK;
+use crate::limits::{INHERITANCE_STEPS_PER_TURN, INHERITANCE_TURNS_MAX, INHERITED_CHECK};
 
 #[test]
 fn unread_store_drops_traffic_and_changes_nothing() {
@@ -419,4 +419,36 @@ fn snapshot_after_a_full_read_is_ignored() {
     assert_eq!(world.routes().len(), 1);
     world.in_sync();
     assert_eq!(world.routes(), BTreeMap::new());
+}
+
+#[test]
+fn profile_that_changes_in_each_turn_does_not_delay_others() {
+    let mut world = World::new();
+    // More endpoints than inherit its labels in one turn.
+    for n in 0..=INHERITANCE_STEPS_PER_TURN {
+        let pod = format!("p{n}");
+        let value = json!({"spec": {
+            "orchestrator": "k8s", "node": "n2", "pod": pod, "endpoint": "eth0",
+            "interfaceName": "cali1", "ipNetworks": [format!("10.67.{}.{}/32", n / 250, n % 250)],
+            "profiles": ["open"],
+        }});
+        let key = format!(
+            "/calico/resources/v3/projectcalico.org/workloadendpoints/ns/n2-k8s-{pod}-eth0"
+        );
+        world.agent.change(&key, Some(value.to_string().as_bytes()));
+    }
+    world.link("cali1");
+    world.in_sync();
+    world.endpoint("late", "cali1", &["10.65.0.1/32"]);
+    let mut turns = 0;
+    while world.agent.calculator.desired().interfaces.is_empty() {
+        assert!(turns <= INHERITANCE_TURNS_MAX, "the endpoint is missing");
+        turns += 1;
+        let value = json!({"spec": {"labelsToApply": {"turn": turns.to_string()}}}).to_string();
+        let key = "/calico/resources/v3/projectcalico.org/profiles/open";
+        world.agent.change(key, Some(value.as_bytes()));
+        world.agent.turn(world.now);
+    }
+    assert_eq!(turns, INHERITANCE_TURNS_MAX + 1);
+    assert!(!world.agent.is_calculating());
 }
