@@ -36,7 +36,7 @@ impl Ways {
     ///
     /// # Errors
     ///
-    /// The kernel did not answer.
+    /// The route or the name of its interface is unknown: the kernel did not answer, or failed.
     pub(super) fn interface(&mut self, address: IpAddr) -> Result<Option<String>, Refused> {
         if let Some(known) = self.found.get(&address) {
             return Ok(known.clone());
@@ -65,13 +65,26 @@ impl Ways {
     }
 }
 
-/// Returns the payload of an answer; `None` if the kernel has no such object. Only a missing answer is an
-/// error.
+/// Errors by which the kernel reports that no route leads to an address, or that an interface is removed:
+/// also those of routes that reject packets (`unreachable`, `prohibit`, `blackhole`).
+const ABSENT: [i32; 5] = [
+    libc::ENETUNREACH,
+    libc::EHOSTUNREACH,
+    libc::ENODEV,
+    libc::EACCES,
+    libc::EINVAL,
+];
+
+/// Returns the payload of an answer; `None` if the kernel has no such object.
+///
+/// # Errors
+///
+/// The kernel did not answer, or failed for any other reason: the route is unknown.
 fn answered(row: Result<Option<netlink::Row>, Refused>) -> Result<Option<Vec<u8>>, Refused> {
     match row {
         Ok(row) => Ok(row.map(|row| row.payload)),
-        Err(cause) if cause.errno == libc::EAGAIN => Err(cause),
-        Err(_) => Ok(None),
+        Err(cause) if ABSENT.contains(&cause.errno) => Ok(None),
+        Err(cause) => Err(cause),
     }
 }
 
@@ -106,4 +119,26 @@ fn link_name(payload: &[u8]) -> Option<String> {
             LinkAttribute::IfName(name) => Some(name),
             _ => None,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_route_is_no_route() {
+        let row = |errno| answered(Err(Refused::of(errno)));
+        for errno in [
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::ENODEV,
+            libc::EACCES,
+            libc::EINVAL,
+        ] {
+            assert_eq!(row(errno), Ok(None), "{errno}");
+        }
+        for errno in [libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM, libc::EPERM] {
+            assert_eq!(row(errno), Err(Refused::of(errno)));
+        }
+    }
 }
