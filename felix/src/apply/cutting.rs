@@ -16,6 +16,7 @@ use netlink::{Refused, Requests};
 use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::conntrack::ConntrackMessage;
+use nix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -133,9 +134,8 @@ fn carry_out(command: &HostCommand) -> HostEvent {
 
 /// Returns the CPU time of this thread, if the kernel counts it.
 fn cpu_time() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let used = text.split_whitespace().next()?.parse().ok()?;
-    Some(Duration::from_nanos(used))
+    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    Some(used.into())
 }
 
 fn failed(cause: &Refused) -> Failed {
