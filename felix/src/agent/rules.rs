@@ -16,7 +16,7 @@ use crate::limits::{
 };
 use crate::render::{
     Change, Frame, Key, RuleInputs, Ruleset, Touched, changes, creation, preparation, prepare,
-    render,
+    render, reshapes,
 };
 
 #[cfg(test)]
@@ -253,7 +253,9 @@ impl RuleSync {
         if let Some(steps) = self.next_prepared(wanted) {
             return (steps, Work::Prepare);
         }
-        let Some(held) = &mut self.held else {
+        // A reshaped table is replaced as a whole, also without the withheld elements.
+        let held = self.held.as_mut();
+        let Some(held) = held.filter(|held| !reshapes(held, wanted, &self.unwritten)) else {
             let mut whole = wanted.clone();
             for (name, keys) in &later.sets {
                 if let Some(set) = whole.sets.get_mut(name) {

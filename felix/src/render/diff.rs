@@ -68,6 +68,11 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Chang
     steps
 }
 
+/// Returns whether the table is replaced as a whole, because a part cannot be changed in place.
+pub(crate) fn reshapes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> bool {
+    Pairs::of(held, wanted, touched).reshaped()
+}
+
 /// Returns the part of a large difference that can be written in advance: new sets and new chains
 /// that no packet reaches before the rest is written. It contains at most `limit` of them, and no
 /// chain that refers to a chain that does not exist yet. New sets of ranges are always written in

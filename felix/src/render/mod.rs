@@ -39,8 +39,8 @@ pub use build::{
 };
 pub use conditions::PROTOCOLS_WITH_PORTS;
 pub use decision::{Allowance, Denial, Report};
-pub(crate) use diff::preparation;
 pub use diff::{Change, changes, creation, prepare};
+pub(crate) use diff::{preparation, reshapes};
 pub use elements::Elements;
 pub(crate) use encapsulation::TO_HOST;
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_DEVICES, VXLAN_PORT};

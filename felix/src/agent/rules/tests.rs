@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::render::{Chain, Set, SetKind};
+use crate::render::{Chain, Family, Set, SetKind};
 
 const NOW: Instant = Instant(0);
 
@@ -194,4 +194,45 @@ fn table_that_the_kernel_may_refuse_is_not_held() {
     let (number, _) = order(&mut rules, &wanted).unwrap();
     answer(&mut rules, number, Ok(()));
     assert_eq!(rules.held(), Some(&wanted));
+}
+
+#[test]
+fn replaced_table_lacks_withheld_elements() {
+    let ruleset = |kind, keys: &[Key]| {
+        let sets = [
+            ("held".to_owned(), Set::of(SetKind::Ports, keys.to_vec())),
+            ("reshaped".to_owned(), Set::of(kind, [])),
+        ];
+        Ruleset {
+            sets: sets.into(),
+            ..Ruleset::default()
+        }
+    };
+    let mut rules = begun();
+    let before = ruleset(SetKind::Ports, &[]);
+    rules.touch(Touched::between(&Ruleset::default(), &before));
+    while let Some((number, _)) = order(&mut rules, &before) {
+        answer(&mut rules, number, Ok(()));
+    }
+    let keys = [Key::Ports(1, 2), Key::Ports(3, 4)];
+    let wanted = ruleset(SetKind::Nets(Family::V4), &keys);
+    rules.touch(Touched::between(&before, &wanted));
+    let mut orders = Orders::default();
+    let withheld = vec![("held", keys[1].clone())];
+    rules.write(NOW, &wanted, withheld, &mut orders);
+    let Some((number, HostCommand::WriteRules(steps))) = orders.pop() else {
+        panic!("no transaction");
+    };
+    assert_eq!(steps.first(), Some(&Change::AddTable), "it is replaced");
+    let added = steps.iter().find_map(|step| match step {
+        Change::AddElements(name, _, elements) if name == "held" => Some(elements.clone()),
+        _ => None,
+    });
+    assert_eq!(added, Some(vec![(keys[0].clone(), None)]));
+    answer(&mut rules, number, Ok(()));
+    assert!(!rules.in_sync() && rules.has("held", &keys[0]) && !rules.has("held", &keys[1]));
+    let (number, steps) = order(&mut rules, &wanted).unwrap();
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    answer(&mut rules, number, Ok(()));
+    assert!(rules.in_sync());
 }
