@@ -220,7 +220,7 @@ pub fn host_part(
     let all = deciding
         .clone()
         .any(|(interface, _)| *interface == HostInterface::All);
-    if let Some(chain) = cut::of_hosts(frame, named, all, excluded) {
+    for chain in cut::of_hosts(frame, named, all, excluded) {
         put(&mut part, chain);
     }
     let has_untracked = have_policies(|rules| rules.untracked.each_ref());
