@@ -21,13 +21,18 @@ pub(super) use sync::OffloadSync;
 impl Agent {
     /// Brings the table of offloaded connections towards its desired state.
     pub(super) fn turn_offload(&mut self, now: Instant) {
-        let (mut interfaces, refused) = self.offload_interfaces();
+        let (mut interfaces, others, refused) = self.offload_interfaces();
+        // Uplinks come first: most offloaded connections pass through one.
+        let left = OFFLOAD_INTERFACES_MAX.saturating_sub(interfaces.len());
+        let others: Vec<String> = others.difference(&interfaces).cloned().collect();
+        let too_many = interfaces.len() + others.len();
+        let too_many = too_many.saturating_sub(OFFLOAD_INTERFACES_MAX);
+        interfaces.extend(others.into_iter().take(left));
         // Without any interface, changes of the packet filter write nothing.
         let commits = match interfaces.is_empty() {
             true => 0,
             false => self.rules.commits(),
         };
-        let too_many = interfaces.len().saturating_sub(OFFLOAD_INTERFACES_MAX);
         let refused = refused.or_else(|| {
             (too_many > 0).then(|| {
                 format!(
@@ -47,16 +52,16 @@ impl Agent {
         self.offload.turn(now, wanted, &mut self.orders);
     }
 
-    /// Returns the interfaces, and why the request is refused.
-    fn offload_interfaces(&self) -> (BTreeSet<String>, Option<String>) {
+    /// Returns the uplinks, the interfaces of workloads, and why the request is refused.
+    fn offload_interfaces(&self) -> (BTreeSet<String>, BTreeSet<String>, Option<String>) {
         let desired = self.calculator.desired();
         let Some(offload) = &desired.settings.offload else {
-            return (BTreeSet::new(), None);
+            return (BTreeSet::new(), BTreeSet::new(), None);
         };
         if self.config.cut_mark.is_some() {
             let reason =
                 "cutting.enabled is true: packets of offloaded connections cannot be dropped";
-            return (BTreeSet::new(), Some(reason.to_owned()));
+            return (BTreeSet::new(), BTreeSet::new(), Some(reason.to_owned()));
         }
         let own = desired.interfaces.values();
         let own = own.filter(|endpoint| is_unlimited(endpoint));
@@ -66,9 +71,10 @@ impl Agent {
             let pattern = offload.uplinks.as_ref();
             pattern.is_some_and(|pattern| pattern.matches(name)) && !is_workload(name)
         });
-        let all = own.chain(uplinks);
-        let up = all.filter(|name| self.links.up(name).is_some());
-        (up.map(str::to_owned).collect(), None)
+        let is_up = |name: &&str| self.links.up(name).is_some();
+        let uplinks = uplinks.filter(is_up).map(str::to_owned).collect();
+        let own = own.filter(is_up).map(str::to_owned).collect();
+        (uplinks, own, None)
     }
 
     /// Returns why connections are not offloaded although it is requested.

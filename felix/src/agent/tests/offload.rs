@@ -114,4 +114,27 @@ fn offload_is_refused_with_cutting_and_bounded() {
     assert_eq!(world.host.offloaded.len(), OFFLOAD_INTERFACES_MAX);
     let problem = world.agent.offload_problem().unwrap();
     assert!(problem.contains("4 others are not offloaded"), "{problem}");
+    let first = world.host.offloaded.first().unwrap();
+    assert!(first.starts_with("eth0"), "uplinks come first: {first}");
+    let key = "/calico/resources/v3/projectcalico.org/felixconfigurations/default";
+    let few = json!({"spec": {
+        "nftablesFlowTableOffload": "All", "nftablesFlowTableDataIfacePattern": "^eth[01]$",
+    }});
+    for n in 0..OFFLOAD_INTERFACES_MAX {
+        let name = format!("cali9{n}");
+        world.link(&name);
+        world.endpoint(
+            &name,
+            &name,
+            &[&format!("10.66.{}.{}/32", n / 250, n % 250)],
+        );
+    }
+    world.agent.change(key, Some(few.to_string().as_bytes()));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.offloaded.len(), OFFLOAD_INTERFACES_MAX);
+    assert!(
+        ["eth0", "eth1"]
+            .iter()
+            .all(|name| world.host.offloaded.contains(*name))
+    );
 }
