@@ -206,6 +206,8 @@ impl RuleSync {
                 command
             }
             _ => {
+                // Offloaded packets would pass beside the closed filter.
+                orders.push(HostCommand::Offload(BTreeSet::new()));
                 let closed = closed();
                 let command = orders.push(HostCommand::WriteRules(creation(&closed)));
                 self.held = Some(closed);
