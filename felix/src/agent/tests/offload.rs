@@ -138,3 +138,12 @@ fn offload_is_refused_with_cutting_and_bounded() {
             .all(|name| world.host.offloaded.contains(*name))
     );
 }
+
+#[test]
+fn offload_of_an_earlier_run_ends_with_the_closed_filter() {
+    let mut world = World::new();
+    world.host.offloaded = ["eth0".to_owned()].into();
+    world.settle();
+    assert!(world.host.rules().is_some(), "workloads are closed");
+    assert_eq!(offloaded(&world), <[&str; 0]>::default());
+}
