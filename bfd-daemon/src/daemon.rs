@@ -109,7 +109,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     if let Some(metrics) = config.metrics {
         control.bind_metrics(metrics.listen)?;
     }
-    let mut daemon = Daemon::open(config)?;
+    let mut daemon = Daemon::open(config).await?;
     notify_ready();
     let hands_over = loop {
         let more = daemon.turn();
@@ -160,7 +160,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 }
 
 impl Daemon {
-    fn open(config: Config) -> Result<Self, DaemonError> {
+    async fn open(config: Config) -> Result<Self, DaemonError> {
         let random = SystemRandom::open().map_err(DaemonError::Random)?;
         let clock = Clock::start();
         let mut kept = Kept::take();
@@ -171,8 +171,8 @@ impl Daemon {
             Ok(true) | Err(_) => BIND_RETRY_MAX,
         };
         let earlier = |at| kept.store().socket(at);
-        let mut sockets =
-            Sockets::open(&config.addresses, earlier, retry).map_err(DaemonError::Ports)?;
+        let sockets = Sockets::open(&config.addresses, earlier, retry).await;
+        let mut sockets = sockets.map_err(DaemonError::Ports)?;
         if let Err(error) = kept.store().keep_sockets(sockets.receivers()) {
             let reason = Text::new(error);
             emit(Event::BfdKeepFailed { reason });

@@ -85,17 +85,17 @@ impl Sockets {
     /// Opens the sockets on these local addresses. Must be called inside a tokio runtime.
     ///
     /// `earlier` returns the socket of an earlier process with an address. If a port is in use, the bind is
-    /// repeated for the time `retry`, which blocks the thread.
+    /// repeated for the time `retry`.
     ///
     /// # Errors
     ///
     /// An address cannot be listened on: another program uses the port, or the address is missing.
-    pub fn open(
+    pub async fn open(
         listen: &[IpAddr],
         mut earlier: impl FnMut(SocketAddr) -> Option<socket2::Socket>,
         retry: Duration,
     ) -> io::Result<Self> {
-        let until = std::time::Instant::now() + retry;
+        let until = tokio::time::Instant::now() + retry;
         let mut sockets = Self {
             receivers: Vec::new(),
             ipv4: None,
@@ -107,7 +107,7 @@ impl Sockets {
             random: SystemRandom::open()?,
         };
         for &address in listen {
-            match sockets.listen(address, &mut earlier, until) {
+            match sockets.listen(address, &mut earlier, until).await {
                 Err(error) if has_no_ipv6(address, &error) => {}
                 Err(error) => {
                     let text = format!("cannot listen for BFD on {address}: {error}");
@@ -119,16 +119,16 @@ impl Sockets {
         Ok(sockets)
     }
 
-    fn listen(
+    async fn listen(
         &mut self,
         address: IpAddr,
         earlier: &mut impl FnMut(SocketAddr) -> Option<socket2::Socket>,
-        until: std::time::Instant,
+        until: tokio::time::Instant,
     ) -> io::Result<()> {
         for (hops, at) in ports(address) {
             let receiver = match earlier(at) {
                 Some(socket) => Receiver::of(socket, hops)?,
-                None => Receiver::open(at, hops, until)?,
+                None => Receiver::open(at, hops, until).await?,
             };
             self.receivers.push(receiver);
         }
@@ -341,16 +341,16 @@ fn socket(is_ipv4: bool) -> io::Result<socket2::Socket> {
 }
 
 impl Receiver {
-    fn open(at: SocketAddr, hops: Hops, until: std::time::Instant) -> io::Result<Self> {
+    async fn open(at: SocketAddr, hops: Hops, until: tokio::time::Instant) -> io::Result<Self> {
         let socket = socket(at.is_ipv4())?;
         Self::set_options(&socket, at.is_ipv4())?;
         loop {
             match socket.bind(&at.into()) {
                 Err(error)
                     if error.kind() == ErrorKind::AddrInUse
-                        && std::time::Instant::now() < until =>
+                        && tokio::time::Instant::now() < until =>
                 {
-                    std::thread::sleep(BIND_RETRY_EVERY);
+                    tokio::time::sleep(BIND_RETRY_EVERY).await;
                 }
                 bound => break bound?,
             }

@@ -233,6 +233,7 @@ async fn starts_without_the_client_socket_end_no_session() {
     failed_starts(&mut kept.daemon.child, 4);
     fs::write(&config, good).expect("written");
     kept.daemon.answers().await;
+    kept.peer.receives(kept.peer.seen().len(), |_| true).await;
     kept.is_unnoticed().await;
 }
 
@@ -250,7 +251,7 @@ fn keeper_rejects_arguments_of_one_shot_commands() {
 }
 
 #[test]
-fn keeper_whose_first_start_fails_ends_with_its_error() {
+fn keeper_ends_with_the_error_of_its_first_start() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing = directory.path().join("missing.toml");
     let output = Command::new(own())
