@@ -22,7 +22,7 @@ use rib::{Budget, PeerId, Progress, Role};
 
 /// The limit in octets for an established client that has taken everything, including the spare
 /// capacity of growing tables of clients.
-const CLIENT: usize = 4608;
+const CLIENT: usize = 4864;
 
 /// A limit of all accounts that no load reaches. They are measured after changes by a 256th of it.
 const MEMORY_MAX: usize = 256 << 20;
