@@ -372,7 +372,8 @@ pub const PACKET_BURST: u32 = 5;
 pub const BANDWIDTH_BURST_OCTETS: u32 = 512 * 1024 * 1024;
 
 /// Steps of a turn in which endpoints inherit changed labels of a profile, before other work is done: a
-/// step is an endpoint, or a selector that is evaluated for it. They take less than 20 ms.
+/// step is an endpoint, or a selector that is evaluated for it. At the 42 µs measured for an
+/// endpoint before, they take some 20 ms.
 pub const INHERITANCE_STEPS_PER_TURN: u64 = 512;
 
 /// Turns in a row with unfinished inheritance of labels before all changes are applied in any case: a
