@@ -8,8 +8,14 @@ pub const TXN_DEPTH_MAX: usize = 8;
 /// Octets of one write request: etcd's default limit.
 pub const REQUEST_OCTETS_MAX: usize = 1_572_864;
 
-/// Keys in one page of a list.
+/// Keys in the first page of a list, whatever their values.
 pub const LIST_PAGE_KEYS: usize = 1000;
+
+/// Keys in one page at most: with each page, etcd counts all keys behind it.
+pub const LIST_PAGE_KEYS_MAX: usize = 4000;
+
+/// Octets of values of a page below which the next one may be twice as long.
+pub const LIST_PAGE_OCTETS: usize = 2 * 1024 * 1024;
 
 /// Time that a client waits for one answer of the store, whichever member sends it.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,8 +13,8 @@ use super::{FeedId, Output};
 use crate::error::Error;
 use crate::kv::{Batch, EventKind, Header, KeyRange, Listing, Query, Revision};
 use crate::limits::{
-    ANSWER_MAX, LIST_PAGE_KEYS, LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX, RETRY_MIN,
-    SNAPSHOT_HOLDS, STEADY_AFTER,
+    ANSWER_MAX, LIST_PAGE_KEYS, LIST_PAGE_KEYS_MAX, LIST_PAGE_OCTETS, LOST_AFTER, PROBE_TIMEOUT,
+    QUIET_MAX, RETRY_MAX, RETRY_MIN, SNAPSHOT_HOLDS, STEADY_AFTER,
 };
 use crate::port::WatchRequest;
 
@@ -322,6 +322,7 @@ impl Feed {
         // completed.
         self.known = revision;
         let last = page.items.last().map(|item| item.key.clone());
+        let octets: usize = page.items.iter().map(|item| item.value.len()).sum();
         for item in page.items {
             let is_new = state.listed(item, self.lists, self.other_history);
             self.keys += usize::from(is_new);
@@ -335,6 +336,10 @@ impl Feed {
         if let Some(after) = after {
             query.range = after;
             query.at = Some(revision);
+            // After a failure, which may be an answer that was too long, all pages are short.
+            if self.failures == 0 {
+                query.limit = next_limit(query.limit, octets);
+            }
             *waits = true;
             return Listed::InPart;
         }
@@ -521,5 +526,13 @@ impl Feed {
             until: now + self.jitter.half_to_whole(longest),
             then,
         };
+    }
+}
+
+/// Returns the number of keys in the page after one with this number, and values of so many octets.
+fn next_limit(limit: usize, octets: usize) -> usize {
+    match octets {
+        0..LIST_PAGE_OCTETS => (limit * 2).min(LIST_PAGE_KEYS_MAX),
+        _ => (limit / 2).max(LIST_PAGE_KEYS),
     }
 }

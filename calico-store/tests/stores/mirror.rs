@@ -575,3 +575,47 @@ fn keys_on_leases_are_keys_like_others() {
     world.settle();
     assert_eq!((world.consumer.state.len(), world.consumer.deletes), (0, 1));
 }
+
+/// Lists this number of keys with values of so many octets, after some failures. Returns the limits of the
+/// pages.
+fn limits_of_pages(keys: usize, octets: usize, failures: u32) -> Vec<usize> {
+    let mut world = World::new();
+    for key in 0..keys {
+        world.put(&format!("/a/{key:06}"), &"x".repeat(octets));
+    }
+    let mut mirror = Mirror::new([KeyRange::prefix("/a/")], 7);
+    let (mut now, mut left) = (Duration::ZERO, failures);
+    let mut limits = Vec::new();
+    loop {
+        now += RETRY_MAX;
+        mirror.handle_timeout(now);
+        while let Some(output) = mirror.poll_output() {
+            match output {
+                Output::List { feed, .. } if left > 0 => {
+                    left -= 1;
+                    let error = Error::Unavailable("the answer is too long".into());
+                    mirror.listed(now, feed, Err(error));
+                }
+                Output::List { feed, query } => {
+                    limits.push(query.limit);
+                    mirror.listed(now, feed, world.core.range(&query));
+                }
+                _ => return limits,
+            }
+            mirror.take(now, usize::MAX);
+        }
+    }
+}
+
+#[test]
+fn pages_of_short_values_are_longer() {
+    assert_eq!(limits_of_pages(900, 10, 0), [1000]);
+    assert_eq!(
+        limits_of_pages(12_000, 10, 0),
+        [1000, 2000, 4000, 4000, 4000]
+    );
+    // The second page has more octets than it may.
+    assert_eq!(limits_of_pages(5000, 1500, 0), [1000, 2000, 1000, 2000]);
+    // The failure may be an answer that was too long.
+    assert_eq!(limits_of_pages(3500, 10, 1), [1000; 4]);
+}
