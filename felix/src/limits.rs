@@ -96,6 +96,14 @@ pub const BANDWIDTH_CHECK_GAP: Duration = Duration::from_secs(1);
 /// commands of one interface may exceed it.
 pub const HOST_COMMANDS_MAX: usize = 4096;
 
+/// Maximum number of elements in an own transaction whose notifications the kernel builds. Larger ones
+/// are sent while the process does not listen.
+pub const FOLLOWED_ELEMENTS_MAX: usize = 256;
+
+/// Elements of existing sets that are changed in one transaction, so that the daemon's other work goes
+/// on in between. All elements of one address are changed together.
+pub const ELEMENTS_AT_ONCE: usize = 4096;
+
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 

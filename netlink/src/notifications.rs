@@ -16,6 +16,8 @@ use crate::requests::{append, next_message, outcome};
 /// Notifications of one group of a netlink protocol, in a receive buffer of limited size.
 pub struct Notifications {
     socket: Socket,
+    /// The group; 0: none.
+    group: u32,
     part: Vec<u8>,
 }
 
@@ -74,8 +76,28 @@ impl Notifications {
         socket.set_non_blocking(true)?;
         Ok(Self {
             socket,
+            group,
             part: Vec::with_capacity(NOTIFICATION_OCTETS_MAX),
         })
+    }
+
+    /// Leaves the group. Without any member of it, the kernel does not build notifications. Those in
+    /// the queue can still be read.
+    ///
+    /// # Errors
+    ///
+    /// The socket has no group.
+    pub fn leave(&mut self) -> io::Result<()> {
+        self.socket.drop_membership(self.group)
+    }
+
+    /// Joins the group again. The notifications since it was [left](Self::leave) are missing.
+    ///
+    /// # Errors
+    ///
+    /// The kernel denies it.
+    pub fn rejoin(&mut self) -> io::Result<()> {
+        self.socket.add_membership(self.group)
     }
 
     /// Opens a socket that joins no group: it gets the messages that its [requests](Self::request) ask
@@ -90,6 +112,7 @@ impl Notifications {
         socket.set_non_blocking(true)?;
         Ok(Self {
             socket,
+            group: 0,
             part: Vec::with_capacity(NOTIFICATION_OCTETS_MAX),
         })
     }

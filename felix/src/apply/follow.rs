@@ -29,6 +29,8 @@ const HEADER_OCTETS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Follower {
     notifications: Notifications,
+    /// The socket is a member of the group.
+    listens: bool,
     seen: Seen,
 }
 
@@ -62,15 +64,21 @@ impl Follower {
         let seen = Seen::new(own);
         Ok(Self {
             notifications,
+            listens: true,
             seen,
         })
     }
 
     /// Reads all queued notifications.
     pub(super) fn read(&mut self) {
+        if !self.listens {
+            self.rejoin();
+            self.seen.has_gap = true;
+        }
         let Self {
             notifications,
             seen,
+            ..
         } = self;
         for _ in 0..FOLLOWED_PARTS_MAX {
             match notifications.read(|notification| seen.take(notification)) {
@@ -83,6 +91,17 @@ impl Follower {
         }
         // Other programs write faster than this one reads.
         seen.has_gap = true;
+    }
+
+    /// Stops listening, so that the kernel does not build the notifications of a large own transaction.
+    pub(super) fn leave(&mut self) {
+        self.listens &= self.notifications.leave().is_err();
+    }
+
+    /// Listens again. Returns whether it does; otherwise the next reading tries it again.
+    pub(super) fn rejoin(&mut self) -> bool {
+        self.listens |= self.notifications.rejoin().is_ok();
+        self.listens
     }
 
     /// Begins with the table as it is at a generation.

@@ -14,7 +14,7 @@ use super::follow::{Follower, after, is_later};
 use super::listing::{Listing, table, table_of};
 use super::record::{self, Digest, Record};
 use crate::agent::Checked;
-use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
+use crate::limits::{FOLLOWED_ELEMENTS_MAX, NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
 use crate::render::{Change, IN_ARP, TABLE, rule_text};
 
 mod tables;
@@ -65,6 +65,8 @@ pub struct Rules {
     needs_record: bool,
     /// The tables belong to the socket: only this run changes them.
     is_owner: bool,
+    /// The next transaction is followed, whatever its size.
+    follows_all: bool,
 }
 
 /// The known state of the table. The ruleset's generation increases with every transaction of any
@@ -77,6 +79,15 @@ enum Known {
     Followed,
     /// Another program changed the own table.
     Changed,
+}
+
+/// A transaction that was carried out.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    /// The generation that it created.
+    generation: u32,
+    /// Another transaction came directly after it, and is unknown.
+    is_doubtful: bool,
 }
 
 /// Messages that were read to know the state of the table.
@@ -119,6 +130,7 @@ impl Rules {
             has_record: true,
             needs_record: false,
             is_owner: false,
+            follows_all: false,
         })
     }
 
@@ -242,8 +254,8 @@ impl Rules {
             Ok(Some(rules.generation()?))
         })?;
         if let Some(made) = made {
-            self.follower.start(made);
-            (self.known, self.is_doubtful) = (Known::Followed, false);
+            self.follower.start(made.generation);
+            (self.known, self.is_doubtful) = (Known::Followed, made.is_doubtful);
         }
         Ok(())
     }
@@ -283,38 +295,72 @@ impl Rules {
             })
         })?;
         let made = made.ok_or(RulesError::Changed)?;
-        self.follower.advance(made);
+        self.follower.advance(made.generation);
+        self.is_doubtful |= made.is_doubtful;
         Ok(())
     }
 
-    /// Carries steps out in one transaction, on the generation that `on` returns. Returns the
-    /// generation that it creates, or `None` if `on` returns none.
+    /// Carries steps out in one transaction, on the generation that `on` returns. Returns `None` if `on`
+    /// returns none.
     fn transact(
         &mut self,
         steps: &[Change],
         on: impl Fn(&mut Self) -> Result<Option<u32>, Refused>,
-    ) -> Result<Option<u32>, RulesError> {
+    ) -> Result<Option<Made>, RulesError> {
         let mut attempts = TRANSACTION_ATTEMPTS;
+        let elements = steps.iter().map(Change::elements);
+        let is_large = elements.sum::<usize>() > FOLLOWED_ELEMENTS_MAX;
         loop {
             let Some(generation) = on(self)? else {
                 return Ok(None);
             };
             attempts -= 1;
-            match self.send(steps, generation) {
+            let (sent, is_doubtful) = match is_large && !self.follows_all {
+                true => self.send_unheard(steps, generation),
+                false => (self.send(steps, generation), false),
+            };
+            self.follows_all = is_doubtful;
+            match sent {
                 Ok(()) => {
                     self.transactions += 1;
                     (self.has_record, self.needs_record) = (false, true);
                     (self.listing, self.unexplained) = (None, None);
                     self.abort();
-                    return Ok(Some(after(generation)));
+                    return Ok(Some(Made {
+                        generation: after(generation),
+                        is_doubtful,
+                    }));
                 }
                 // Another program's transaction came in between.
                 Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {
                     self.pass(generation);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.is_doubtful |= is_doubtful;
+                    return Err(error);
+                }
             }
         }
+    }
+
+    /// Carries steps out in one transaction while the follower does not listen: the kernel needs longer
+    /// to build the notification of an element than to add it. Returns also whether another
+    /// transaction came directly before or after it, which is unknown then.
+    fn send_unheard(
+        &mut self,
+        steps: &[Change],
+        generation: u32,
+    ) -> (Result<(), RulesError>, bool) {
+        self.follower.leave();
+        let sent = self.send(steps, generation);
+        let listens = self.follower.rejoin();
+        let known = match &sent {
+            Ok(()) => after(generation),
+            Err(_) => generation,
+        };
+        // A transaction after this request is followed.
+        let now = self.generation();
+        (sent, !listens || now != Ok(known))
     }
 
     /// Reads the notifications, after a transaction on this generation was rejected because there is a

@@ -40,6 +40,17 @@ pub enum Change {
     RemoveBoot,
 }
 
+impl Change {
+    /// Returns the number of elements that it adds or removes.
+    pub(crate) fn elements(&self) -> usize {
+        match self {
+            Self::AddElements(_, _, elements) => elements.len(),
+            Self::DeleteElements(_, _, keys) => keys.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// Returns the steps that make the table hold exactly `wanted`, whatever it held before: for the
 /// first write and to revert foreign changes. It is one transaction, so no packet sees a missing or
 /// incomplete table.
