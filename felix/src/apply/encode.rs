@@ -1,5 +1,6 @@
 //! Encodes the steps of a ruleset change as nftables messages.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use netlink::message::{
@@ -9,8 +10,8 @@ use netlink::nftables::inet;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
     ChainMessage, DataAttribute, InetHookNumber, ListAttribute, NfTablesMessage, RuleMessage,
-    SetAttribute, SetDescription, SetElementAttribute, SetElementFlags, SetElementMessage,
-    SetFlags, SetMessage, TableAttribute, TableFlags, TableMessage,
+    SetAttribute, SetDescription, SetElementAttribute, SetElementFlags, SetElementList,
+    SetElementMessage, SetFlags, SetMessage, TableAttribute, TableFlags, TableMessage,
 };
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
@@ -46,8 +47,8 @@ pub(super) fn arp(message: NfTablesMessage) -> NetfilterMessage {
 /// The state of the encoding of a transaction.
 #[derive(Debug)]
 pub(super) struct Encoding {
-    /// The ID of the last new set.
-    set_id: u32,
+    /// The IDs of new sets.
+    sets: HashMap<String, u32>,
     /// New tables are owned by the socket.
     is_owner: bool,
     /// The tables were deleted: they are new.
@@ -56,9 +57,9 @@ pub(super) struct Encoding {
 
 impl Encoding {
     /// Begins a transaction. `is_owner`: new tables are owned by the socket, and outlive it.
-    pub(super) const fn new(is_owner: bool) -> Self {
+    pub(super) fn new(is_owner: bool) -> Self {
         Self {
-            set_id: 0,
+            sets: HashMap::new(),
             is_owner,
             is_new: false,
         }
@@ -114,7 +115,12 @@ pub(super) fn messages(change: &Change, encoding: &mut Encoding) -> Vec<Message>
     };
     let local = local_name(name);
     let within = if local == name { inet } else { arp };
-    let steps = of_object(change, local, &mut encoding.set_id).into_iter();
+    if let Change::AddSet(name, _) = change {
+        let id = u32::try_from(encoding.sets.len() + 1).unwrap_or(u32::MAX);
+        encoding.sets.insert(name.clone(), id);
+    }
+    let new = encoding.sets.get(name).copied();
+    let steps = of_object(change, local, new).into_iter();
     steps
         .map(|(message, flags)| (within(message), flags))
         .collect()
@@ -133,8 +139,9 @@ pub(super) fn boot_removal() -> Vec<Message> {
         .collect()
 }
 
-/// Returns the messages of a step about an object, by its name within its table.
-fn of_object(change: &Change, name: &str, set_id: &mut u32) -> Vec<(NfTablesMessage, u16)> {
+/// Returns the messages of a step about an object, by its name within its table. `new`: the ID of a set
+/// that is new in this transaction.
+fn of_object(change: &Change, name: &str, new: Option<u32>) -> Vec<(NfTablesMessage, u16)> {
     match change {
         Change::AddTable | Change::DeleteTable | Change::RemoveBoot => Vec::new(),
         Change::AddChain(_, hook) => {
@@ -142,11 +149,8 @@ fn of_object(change: &Change, name: &str, set_id: &mut u32) -> Vec<(NfTablesMess
         }
         Change::DeleteChain(_) => vec![(NfTablesMessage::DeleteChain(chain(name, None)), 0)],
         Change::AddSet(_, kind) => {
-            *set_id += 1;
-            vec![(
-                NfTablesMessage::NewSet(set(name, *kind, *set_id)),
-                NLM_F_CREATE,
-            )]
+            let id = new.unwrap_or_default();
+            vec![(NfTablesMessage::NewSet(set(name, *kind, id)), NLM_F_CREATE)]
         }
         Change::DeleteSet(_) => vec![(NfTablesMessage::DeleteSet(named_set(name)), 0)],
         Change::FlushChain(_) => {
@@ -164,7 +168,7 @@ fn of_object(change: &Change, name: &str, set_id: &mut u32) -> Vec<(NfTablesMess
                 part.iter()
                     .flat_map(|(key, value)| key_elements(key, value.as_ref()))
             })
-            .map(|part| NfTablesMessage::NewSetElement(elements_of(name, part.collect())))
+            .map(|part| NfTablesMessage::NewSetElement(elements_of(name, new, part.collect())))
             .map(|message| (message, NLM_F_CREATE))
             .collect(),
         Change::DeleteElements(_, _, keys) => keys
@@ -176,7 +180,7 @@ fn of_object(change: &Change, name: &str, set_id: &mut u32) -> Vec<(NfTablesMess
             })
             .map(|part| {
                 (
-                    NfTablesMessage::DeleteSetElement(elements_of(name, part)),
+                    NfTablesMessage::DeleteSetElement(elements_of(name, None, part)),
                     0,
                 )
             })
@@ -318,8 +322,22 @@ const fn address_type(family: Family) -> (u32, u32) {
     }
 }
 
-fn elements_of(name: &str, elements: Vec<ListAttribute<SetElementAttribute>>) -> SetElementMessage {
-    message::elements(TABLE, name, elements)
+/// Returns a message about elements of a set. A new set is referred to by its ID alone: the kernel finds it
+/// at once, while the search by name passes all sets of the table.
+fn elements_of(
+    name: &str,
+    new: Option<u32>,
+    elements: Vec<ListAttribute<SetElementAttribute>>,
+) -> SetElementMessage {
+    let mut message = message::elements(TABLE, name, elements);
+    if let Some(id) = new {
+        for attribute in &mut message.attributes {
+            if matches!(attribute, SetElementList::Set(_)) {
+                *attribute = SetElementList::SetId(id);
+            }
+        }
+    }
+    message
 }
 
 /// Returns the kernel's element or elements of a key: a range consists of its first value and,
