@@ -236,3 +236,104 @@ fn replaced_table_lacks_withheld_elements() {
     answer(&mut rules, number, Ok(()));
     assert!(rules.in_sync());
 }
+
+/// Returns a filter with a set of addresses, and one of the same addresses with two ports each.
+fn members(numbers: std::ops::Range<u32>) -> Ruleset {
+    let address = |n: u32| std::net::Ipv4Addr::from_bits(n).into();
+    let addresses = numbers.clone().map(|n| Key::Address(address(n)));
+    let ports = numbers.flat_map(|n| [1, 2].map(|port| Key::EndpointPort(address(n), 6, port)));
+    let sets = [
+        (
+            "addresses".to_owned(),
+            Set::of(SetKind::Address(Family::V4), addresses),
+        ),
+        (
+            "ports".to_owned(),
+            Set::of(SetKind::EndpointPort(Family::V4), ports),
+        ),
+    ];
+    Ruleset {
+        sets: sets.into(),
+        ..Ruleset::default()
+    }
+}
+
+/// Returns a value that has written a filter.
+fn holding(ruleset: &Ruleset) -> RuleSync {
+    let mut rules = begun();
+    rules.touch(Touched::between(&Ruleset::default(), ruleset));
+    while let Some((number, _)) = order(&mut rules, ruleset) {
+        answer(&mut rules, number, Ok(()));
+    }
+    assert!(rules.in_sync());
+    rules
+}
+
+#[test]
+fn many_elements_are_changed_in_parts() {
+    const COUNT: u32 = 10_000;
+    let (before, wanted) = (members(0..COUNT), members(COUNT / 2..2 * COUNT));
+    let mut rules = holding(&before);
+    rules.touch(Touched::between(&before, &wanted));
+    let (mut parts, mut elements, mut seen) = (0, 0, BTreeSet::new());
+    while !rules.in_sync() {
+        // A part of keys that do not differ needs no transaction.
+        let Some((number, steps)) = order(&mut rules, &wanted) else {
+            continue;
+        };
+        let count: usize = steps.iter().map(Change::elements).sum();
+        assert!(count <= ELEMENTS_AT_ONCE + 2, "{count}");
+        let keys = steps.iter().flat_map(|step| match step {
+            Change::AddElements(_, _, elements) => {
+                elements.iter().map(|(key, _)| key.clone()).collect()
+            }
+            Change::DeleteElements(_, _, keys) => keys.clone(),
+            step => panic!("{step:?}"),
+        });
+        let of_part: BTreeSet<_> = keys
+            .map(|key| match key {
+                Key::Address(address) | Key::EndpointPort(address, ..) => address,
+                key => panic!("{key:?}"),
+            })
+            .collect();
+        assert!(seen.is_disjoint(&of_part), "an address in two parts");
+        seen.extend(of_part);
+        (parts, elements) = (parts + 1, elements + count);
+        answer(&mut rules, number, Ok(()));
+        assert_eq!(rules.is_preparing(), !rules.in_sync());
+    }
+    // One address and two ports each are removed or added.
+    assert_eq!(elements, 3 * (COUNT / 2 + COUNT) as usize);
+    assert!(parts > 10, "{parts}");
+    assert_eq!(rules.held(), Some(&wanted));
+}
+
+#[test]
+fn rules_are_never_written_without_their_elements() {
+    let (before, mut wanted) = (members(0..1), members(0..20_000));
+    let mut rules = holding(&before);
+    wanted.chains.insert("new".into(), Arc::default());
+    rules.touch(Touched::between(&before, &wanted));
+    let (number, steps) = order(&mut rules, &wanted).unwrap();
+    let elements: usize = steps.iter().map(Change::elements).sum();
+    assert_eq!(elements, 3 * 19_999);
+    answer(&mut rules, number, Ok(()));
+    assert!(rules.in_sync() && !rules.is_preparing());
+}
+
+#[test]
+fn refused_part_is_followed_by_a_replacement() {
+    let (before, wanted) = (members(0..1), members(0..20_000));
+    let mut rules = holding(&before);
+    rules.touch(Touched::between(&before, &wanted));
+    let (number, _) = order(&mut rules, &wanted).unwrap();
+    answer(&mut rules, number, Ok(()));
+    let (number, _) = order(&mut rules, &wanted).unwrap();
+    answer(&mut rules, number, Err("changed by another program"));
+    assert!(!rules.is_preparing());
+    let (number, steps) = order(&mut rules, &wanted).unwrap();
+    assert_eq!(steps, creation(&wanted));
+    answer(&mut rules, number, Ok(()));
+    assert!(rules.in_sync());
+    assert_eq!(rules.held(), Some(&wanted));
+}
