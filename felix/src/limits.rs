@@ -100,10 +100,6 @@ pub const HOST_COMMANDS_MAX: usize = 4096;
 /// are sent while the process does not listen.
 pub const FOLLOWED_ELEMENTS_MAX: usize = 256;
 
-/// Elements of existing sets that are changed in one transaction, so that the daemon's other work goes
-/// on in between. All elements of one address are changed together.
-pub const ELEMENTS_AT_ONCE: usize = 4096;
-
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 

@@ -11,8 +11,8 @@ use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
 use super::trust::{Filter, InEffect};
 use crate::limits::{
-    ELEMENTS_AT_ONCE, FOREIGN_CHECK_GAP, INHERITED_CHECK, PREPARATIONS_OF_RANGES_MAX,
-    PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK,
+    FOREIGN_CHECK_GAP, INHERITED_CHECK, PREPARATIONS_OF_RANGES_MAX, PREPARATIONS_PER_WRITE_MAX,
+    PREPARED_AT_ONCE, RULES_CHECK,
 };
 use crate::render::{
     Change, Frame, Key, RuleInputs, Ruleset, Touched, changes, creation, preparation, prepare,
@@ -41,8 +41,6 @@ pub(super) struct RuleSync {
     preparations: u32,
     /// Maximum size of one of them.
     at_once: usize,
-    /// The last write was a part of a large change of elements.
-    is_in_parts: bool,
     /// Interval of comparisons of the table with the written one; `None`: only if another program has
     /// changed it.
     check_every: Option<Duration>,
@@ -116,7 +114,6 @@ impl RuleSync {
             written: Retry::default(),
             preparations: 0,
             at_once: PREPARED_AT_ONCE,
-            is_in_parts: false,
             check_every: Some(RULES_CHECK),
             check_at: now + RULES_CHECK,
             hurry_not_before: now,
@@ -269,20 +266,11 @@ impl RuleSync {
             }
             let steps = creation(&whole);
             self.held = Some(whole);
-            self.is_in_parts = false;
             return (steps, Work::Replace(std::mem::take(&mut self.unwritten)));
         };
-        let mut touched = std::mem::take(&mut self.unwritten);
-        let is_in_both = |set| held.sets.contains_key(set) && wanted.sets.contains_key(set);
-        if touched.sets.keys().all(is_in_both) {
-            self.unwritten = touched.split(ELEMENTS_AT_ONCE);
-        }
-        self.is_in_parts = !self.unwritten.is_empty();
+        let touched = std::mem::take(&mut self.unwritten);
         let steps = changes(held, wanted, &touched);
-        match self.is_in_parts {
-            true => held.follow_elements(wanted, &touched),
-            false => held.follow(wanted, &touched, later),
-        }
+        held.follow(wanted, &touched, later);
         (steps, Work::Write(touched))
     }
 
@@ -437,7 +425,6 @@ impl RuleSync {
     fn failed(&mut self, now: Instant, work: Work, reason: Failed) {
         if !matches!(work, Work::Find | Work::CheckInherited | Work::Check) {
             self.held = None;
-            self.is_in_parts = false;
             self.failures += 1;
         }
         match work {
@@ -521,10 +508,9 @@ impl RuleSync {
         self.unwritten.is_empty() && !writes && self.written.is_done()
     }
 
-    /// Returns whether a part was prepared or written, and more is to follow after the daemon's other
-    /// work.
+    /// Returns whether a part was prepared and more is to follow after the daemon's other work.
     pub(super) const fn is_preparing(&self) -> bool {
-        self.preparations > 0 || self.is_in_parts
+        self.preparations > 0
     }
 
     /// Returns why the filter in effect is not the wanted one.

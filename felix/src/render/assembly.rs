@@ -1,8 +1,7 @@
 //! The ruleset as a sum of the frame, which every host has, and the parts of its endpoints. Adding
 //! or removing a part costs as much as its size, not as the total size.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fib_sync::Tunnel;
@@ -98,42 +97,6 @@ impl Touched {
             !keys.is_empty() || !taken.sets.contains_key(name) || self.created.contains(name)
         };
         !self.chains.is_empty() || self.sets.iter().any(more)
-    }
-
-    /// Removes, of a large change that concerns only elements with addresses, what exceeds about `limit`
-    /// elements, and returns it. All elements of one address stay together, because a packet must not
-    /// meet only one of two changes of its endpoint.
-    pub(crate) fn split(&mut self, limit: usize) -> Self {
-        let count: usize = self.sets.values().map(BTreeSet::len).sum();
-        let is_alone = self.chains.is_empty() && self.created.is_empty();
-        let address = |keys: &BTreeSet<Key>| keys.first().and_then(Key::address);
-        let have = |keys: &BTreeSet<Key>| keys.last().and_then(Key::address).is_some();
-        if count <= limit || !is_alone || !self.sets.values().all(have) {
-            return Self::default();
-        }
-        let mut rest: Vec<_> = std::mem::take(&mut self.sets).into_iter().collect();
-        let mut next: BinaryHeap<_> = (rest.iter().enumerate())
-            .filter_map(|(at, (_, keys))| Some(Reverse((address(keys)?, at))))
-            .collect();
-        let (mut left, mut last) = (limit, None);
-        while let Some(Reverse((first, at))) = next.pop() {
-            if left == 0 && last != Some(first) {
-                break;
-            }
-            let Some((name, keys)) = rest.get_mut(at) else {
-                break;
-            };
-            if let Some(key) = keys.pop_first() {
-                self.set(name).insert(key);
-            }
-            next.extend(address(keys).map(|address| Reverse((address, at))));
-            (left, last) = (left.saturating_sub(1), Some(first));
-        }
-        rest.retain(|(_, keys)| !keys.is_empty());
-        Self {
-            sets: rest.into_iter().collect(),
-            ..Self::default()
-        }
     }
 
     /// Adds the content of another value.

@@ -68,22 +68,6 @@ impl Ruleset {
         }
     }
 
-    /// Brings elements into the state of `wanted`. Costs as much as these elements.
-    pub(crate) fn follow_elements(&mut self, wanted: &Self, touched: &Touched) {
-        for (name, keys) in &touched.sets {
-            let (Some(set), Some(wanted)) = (self.sets.get_mut(name), wanted.sets.get(name)) else {
-                continue;
-            };
-            work::count(keys.len());
-            for key in keys {
-                match wanted.elements.get(key) {
-                    Some(value) => set.elements.insert(key.clone(), value.clone()),
-                    None => set.elements.remove(key),
-                };
-            }
-        }
-    }
-
     /// Returns the number of rules over all chains.
     pub fn rules(&self) -> usize {
         self.chains.values().map(|chain| chain.rules.len()).sum()
@@ -528,14 +512,6 @@ impl Key {
     /// Returns an interface name.
     pub fn interface(name: &str) -> Self {
         Self::Interface(name.into())
-    }
-
-    /// Returns the address of an element of an endpoint.
-    pub(super) const fn address(&self) -> Option<IpAddr> {
-        match self {
-            Self::Address(address) | Self::EndpointPort(address, ..) => Some(*address),
-            _ => None,
-        }
     }
 }
 
