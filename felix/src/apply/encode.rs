@@ -119,7 +119,11 @@ pub(super) fn messages(change: &Change, encoding: &mut Encoding) -> Vec<Message>
         let id = u32::try_from(encoding.sets.len() + 1).unwrap_or(u32::MAX);
         encoding.sets.insert(name.clone(), id);
     }
-    let new = encoding.sets.get(name).copied();
+    let new = match change {
+        // Kernels before 6.12 search the ID among all steps, and a replacement begins with many removals.
+        Change::AddElements(..) if encoding.is_new => None,
+        _ => encoding.sets.get(name).copied(),
+    };
     let steps = of_object(change, local, new).into_iter();
     steps
         .map(|(message, flags)| (within(message), flags))
@@ -322,8 +326,8 @@ const fn address_type(family: Family) -> (u32, u32) {
     }
 }
 
-/// Returns a message about elements of a set. A new set is referred to by its ID alone: the kernel finds it
-/// at once, while the search by name passes all sets of the table.
+/// Returns a message about elements of a set. A new set is referred to by its ID alone, which the kernel
+/// searches from the latest one; a search by name passes all sets of the table.
 fn elements_of(
     name: &str,
     new: Option<u32>,

@@ -216,6 +216,18 @@ impl<'r> SetPair<'r> {
     }
 }
 
+impl SetPair<'_> {
+    fn add_elements(&self, steps: &mut Vec<Change>) {
+        let new = self.beyond(self.new, self.old).into_iter();
+        let come: Vec<(Key, Option<Value>)> = new
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if let (Some(new), false) = (self.new, come.is_empty()) {
+            steps.push(Change::AddElements(self.name.clone(), new.kind, come));
+        }
+    }
+}
+
 impl<'r> Pairs<'r> {
     fn of(held: &'r Ruleset, wanted: &'r Ruleset, touched: &'r Touched) -> Self {
         let chain = |ruleset: &'r Ruleset, name| ruleset.chains.get(name).map(|chain| &**chain);
@@ -257,6 +269,8 @@ impl<'r> Pairs<'r> {
         for set in &self.sets {
             if let (None, Some(new)) = (set.old, set.new) {
                 steps.push(Change::AddSet(set.name.clone(), new.kind));
+                // While the set is the latest one, the kernel finds it at once.
+                set.add_elements(steps);
             }
         }
     }
@@ -289,14 +303,8 @@ impl<'r> Pairs<'r> {
     }
 
     fn add_elements(&self, steps: &mut Vec<Change>) {
-        for set in &self.sets {
-            let new = set.beyond(set.new, set.old).into_iter();
-            let come: Vec<(Key, Option<Value>)> = new
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
-            if let (Some(new), false) = (set.new, come.is_empty()) {
-                steps.push(Change::AddElements(set.name.clone(), new.kind, come));
-            }
+        for set in self.sets.iter().filter(|set| set.old.is_some()) {
+            set.add_elements(steps);
         }
     }
 
