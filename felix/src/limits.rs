@@ -100,6 +100,10 @@ pub const HOST_COMMANDS_MAX: usize = 4096;
 /// are sent while the process does not listen.
 pub const FOLLOWED_ELEMENTS_MAX: usize = 256;
 
+/// Time after a foreign transaction directly beside a large own one in which transactions of any size are
+/// followed.
+pub const FOLLOW_ALL_FOR: Duration = Duration::from_secs(60);
+
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 

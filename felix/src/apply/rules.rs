@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netlink::nftables::{self, ERESTART, OpenError, generation, inet};
 use netlink::{Refused, Requests, Row, listing};
@@ -14,7 +14,9 @@ use super::follow::{Follower, after, is_later};
 use super::listing::{Listing, table, table_of};
 use super::record::{self, Digest, Record};
 use crate::agent::Checked;
-use crate::limits::{FOLLOWED_ELEMENTS_MAX, NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
+use crate::limits::{
+    FOLLOW_ALL_FOR, FOLLOWED_ELEMENTS_MAX, NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS,
+};
 use crate::render::{Change, IN_ARP, TABLE, rule_text};
 
 mod tables;
@@ -65,8 +67,8 @@ pub struct Rules {
     needs_record: bool,
     /// The tables belong to the socket: only this run changes them.
     is_owner: bool,
-    /// The next transaction is followed, whatever its size.
-    follows_all: bool,
+    /// Until then, transactions of any size are followed.
+    follow_all_until: Option<Instant>,
 }
 
 /// The known state of the table. The ruleset's generation increases with every transaction of any
@@ -130,7 +132,7 @@ impl Rules {
             has_record: true,
             needs_record: false,
             is_owner: false,
-            follows_all: false,
+            follow_all_until: None,
         })
     }
 
@@ -310,16 +312,20 @@ impl Rules {
         let mut attempts = TRANSACTION_ATTEMPTS;
         let elements = steps.iter().map(Change::elements);
         let is_large = elements.sum::<usize>() > FOLLOWED_ELEMENTS_MAX;
+        let is_busy = self.follow_all_until.is_some_and(|at| Instant::now() < at);
         loop {
             let Some(generation) = on(self)? else {
                 return Ok(None);
             };
             attempts -= 1;
-            let (sent, is_doubtful) = match is_large && !self.follows_all {
+            let is_first = attempts + 1 == TRANSACTION_ATTEMPTS;
+            let (sent, is_doubtful) = match is_large && !is_busy && is_first {
                 true => self.send_unheard(steps, generation),
                 false => (self.send(steps, generation), false),
             };
-            self.follows_all = is_doubtful;
+            if is_doubtful {
+                self.follow_all_until = Some(Instant::now() + FOLLOW_ALL_FOR);
+            }
             match sent {
                 Ok(()) => {
                     self.transactions += 1;
