@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use calico_store::{Change, Status, Update};
-use cambric_felix::agent::Agent;
+use cambric_felix::agent::{Agent, Waiting};
 use fib_sync::memory::Attachment;
 use fib_sync::{Fib, Instant};
 
@@ -11,7 +11,9 @@ use crate::agenda::Event;
 use crate::host::SimHost;
 use crate::limits::{TURN_ROUNDS, UPDATES_MAX};
 use crate::machine::poll_kernel;
+use crate::plants::UpdatePlant;
 use crate::store::Follower;
+use crate::views::Received;
 use crate::world::Cx;
 
 /// The running agent.
@@ -20,6 +22,10 @@ pub(crate) struct Felix {
     pub(crate) follower: Follower,
     pub(crate) fib: Box<dyn Fib>,
     pub(crate) attachment: Attachment,
+    /// The content of the datastore that the agent has received; `None` without policies.
+    pub(crate) received: Option<Received>,
+    /// A filter of the changes, with the name of the machine.
+    pub(crate) update_plant: Option<(String, UpdatePlant)>,
 }
 
 impl Felix {
@@ -30,11 +36,15 @@ impl Felix {
             cx.saw_kernel(&event);
             self.agent.handle(now, &event);
         }
-        for (command, event) in host.poll() {
+        host.filter.settle(cx.now);
+        if host.filter.take_notice() {
+            self.agent.rules_changed(now);
+        }
+        for (command, event) in host.poll(cx.now) {
             self.agent.handle_host(now, command, event);
         }
         for _ in 0..TURN_ROUNDS {
-            let busy = self.follow(cx);
+            let busy = self.follow(cx, host);
             self.agent.turn(now);
             while let Some((number, command)) = self.agent.poll_host_command() {
                 host.submit(number, command);
@@ -43,17 +53,24 @@ impl Felix {
                 self.fib.submit(command);
             }
             if !busy {
-                return;
+                break;
+            }
+        }
+        if let Some(received) = &self.received {
+            let waits = |what: &Waiting| matches!(what, Waiting::Rules(_) | Waiting::Store);
+            if !self.agent.waiting_for().iter().any(waits) {
+                received.written(&mut host.views);
             }
         }
     }
 
     /// Returns when the next turn is due without an event.
-    pub(crate) fn timeout(&self, now: u64) -> Option<u64> {
+    pub(crate) fn timeout(&self, now: u64, host: &SimHost) -> Option<u64> {
         let mirror = self.follower.mirror.poll_timeout(Duration::from_nanos(now));
         let mirror = mirror.map(crate::net::nanos);
         let agent = self.agent.poll_timeout().map(|at| at.0);
-        mirror.into_iter().chain(agent).min()
+        let host = self.received.as_ref().and_then(|_| host.filter.timeout());
+        mirror.into_iter().chain(agent).chain(host).min()
     }
 
     /// Returns the notes of the agent, for a report.
@@ -70,7 +87,7 @@ impl Felix {
         waiting.chain(down).collect()
     }
 
-    fn follow(&mut self, cx: &mut Cx<'_>) -> bool {
+    fn follow(&mut self, cx: &mut Cx<'_>, host: &mut SimHost) -> bool {
         let now = Duration::from_nanos(cx.now);
         let mirror = &mut self.follower.mirror;
         if mirror.poll_timeout(now).is_some_and(|at| at <= now) {
@@ -86,17 +103,39 @@ impl Felix {
             match update {
                 Update::Change(Change::Put(item)) => {
                     let key = String::from_utf8_lossy(&item.key);
-                    self.agent.change(&key, Some(&item.value));
+                    self.change(&key, Some(&item.value));
                 }
                 Update::Change(Change::Delete(key)) => {
-                    self.agent.change(&String::from_utf8_lossy(&key), None);
+                    self.change(&String::from_utf8_lossy(&key), None);
                 }
-                Update::Status(Status::InSync) => self.agent.store_in_sync(),
-                Update::Status(Status::Snapshot { .. }) => self.agent.store_restored(),
-                Update::Status(Status::Syncing | Status::Lost) => self.agent.store_unread(),
-                Update::Status(Status::Unready(why)) => self.agent.store_unready(why),
+                Update::Status(status) => self.status(status, host),
             }
         }
+        if let Some(received) = &mut self.received {
+            received.offer(&mut host.views);
+        }
         busy
+    }
+
+    fn change(&mut self, key: &str, value: Option<&[u8]>) {
+        if let Some(received) = &mut self.received {
+            received.change(key, value);
+        }
+        let plant = self.update_plant.as_ref();
+        if plant.is_none_or(|(name, passes)| passes(name, key, value)) {
+            self.agent.change(key, value);
+        }
+    }
+
+    fn status(&mut self, status: Status, host: &mut SimHost) {
+        if let Some(received) = &mut self.received {
+            received.status(status, &mut host.views);
+        }
+        match status {
+            Status::InSync => self.agent.store_in_sync(),
+            Status::Snapshot { .. } => self.agent.store_restored(),
+            Status::Syncing | Status::Lost => self.agent.store_unread(),
+            Status::Unready(why) => self.agent.store_unready(why),
+        }
     }
 }

@@ -4,14 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbor, TunnelEntry};
+use cambric_felix::agent::{Failed, HostCommand, HostEvent, Neighbor, TunnelEntry};
+use cambric_felix::render::Change;
 
 use crate::chance::Chance;
+use crate::filter::Filter;
+use crate::plants::RulesPlant;
+use crate::views::Views;
 
 /// A host that executes commands in order, each after some time, or fails with this probability.
-#[derive(Debug)]
 pub(crate) struct SimHost {
-    has_rules: bool,
+    pub(crate) filter: Filter,
+    /// The contents of the datastore that the packet filter may have.
+    pub(crate) views: Views,
+    /// A change of every transaction, with the name of the machine.
+    pub(crate) plant: Option<(String, RulesPlant)>,
+    /// A killed Felix may have passed some of its commands to the kernel, and answers may be lost.
+    pub(crate) is_abrupt: bool,
+    /// A transaction was carried out since the last look.
+    has_committed: bool,
     neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
     tunnel_entries: BTreeSet<TunnelEntry>,
     /// Commands that are not executed yet.
@@ -26,7 +37,11 @@ pub(crate) struct SimHost {
 impl SimHost {
     pub(crate) fn new(chance: Chance) -> Self {
         Self {
-            has_rules: false,
+            filter: Filter::default(),
+            views: Views::default(),
+            plant: None,
+            is_abrupt: false,
+            has_committed: false,
             neighbors: BTreeMap::new(),
             tunnel_entries: BTreeSet::new(),
             queue: VecDeque::new(),
@@ -38,13 +53,20 @@ impl SimHost {
 
     /// Resets the host as a reboot does.
     pub(crate) fn wipe(&mut self) {
-        self.has_rules = false;
+        self.filter.wipe();
+        self.views.clear();
         self.neighbors.clear();
         self.tunnel_entries.clear();
     }
 
-    /// Drops the commands that a stopped Felix has not passed to the kernel.
-    pub(crate) fn abandon(&mut self) {
+    /// Drops the commands that a stopped Felix has not passed to the kernel: all, or the last ones.
+    pub(crate) fn abandon(&mut self, now: u64) {
+        if self.is_abrupt {
+            let passed = self.chance.below(self.queue.len() + 1);
+            for (_, command) in self.queue.drain(..passed).collect::<Vec<_>>() {
+                self.carry_out(now, command);
+            }
+        }
         self.queue.clear();
         self.forgetting.clear();
     }
@@ -52,6 +74,27 @@ impl SimHost {
     /// Returns whether an answer to Felix is pending.
     pub(crate) fn is_busy(&self) -> bool {
         !self.queue.is_empty() || !self.forgetting.is_empty()
+    }
+
+    /// Carries out all commands of a Felix that is stopped by a signal, and records the packet filter.
+    pub(crate) fn finish(&mut self, now: u64) {
+        if self.is_abrupt {
+            for (_, command) in std::mem::take(&mut self.queue) {
+                self.carry_out(now, command);
+            }
+            self.filter.finish_run();
+        }
+    }
+
+    /// Begins a run of Felix.
+    pub(crate) fn begin_run(&mut self) {
+        self.filter.begin_run();
+        self.views.clear();
+    }
+
+    /// Returns whether a transaction was carried out since the last call.
+    pub(crate) fn take_commit(&mut self) -> bool {
+        std::mem::take(&mut self.has_committed)
     }
 
     /// Queues a command.
@@ -63,13 +106,13 @@ impl SimHost {
     }
 
     /// Executes some commands, rarely all of them.
-    pub(crate) fn poll(&mut self) -> Vec<(u64, HostEvent)> {
+    pub(crate) fn poll(&mut self, now: u64) -> Vec<(u64, HostEvent)> {
         let most = self.chance.within(1..=2 * self.queue.len() as u64 + 1) as usize;
         let taken = self.queue.drain(..most.min(self.queue.len()));
         let taken: Vec<(u64, HostCommand)> = taken.collect();
         let events = taken.into_iter();
         let mut events: Vec<(u64, HostEvent)> = events
-            .map(|(number, command)| (number, self.carry_out(command)))
+            .map(|(number, command)| (number, self.carry_out(now, command)))
             .collect();
         if self.queue.is_empty() && !self.forgetting.is_empty() {
             let forgotten = std::mem::take(&mut self.forgetting);
@@ -78,20 +121,27 @@ impl SimHost {
         events
     }
 
-    fn carry_out(&mut self, command: HostCommand) -> HostEvent {
+    /// Writes the packet filter, unless the host refuses.
+    fn write(&mut self, now: u64, mut steps: Vec<Change>) -> Result<(), Failed> {
+        let refused = self.luck();
+        let loses_answer = refused.is_err() && self.is_abrupt && self.chance.strikes(500);
+        if !loses_answer {
+            refused?;
+        }
+        if let Some((name, plant)) = &self.plant {
+            plant(name, &mut steps);
+        }
+        self.has_committed = true;
+        self.filter.write(now, &steps, loses_answer)
+    }
+
+    fn carry_out(&mut self, now: u64, command: HostCommand) -> HostEvent {
         match command {
-            HostCommand::FindRules => HostEvent::RulesFound(Ok(self.has_rules)),
-            HostCommand::WriteRules(_) => {
-                let outcome = self.luck();
-                self.has_rules |= outcome.is_ok();
-                HostEvent::RulesWritten(outcome)
-            }
+            HostCommand::FindRules => HostEvent::RulesFound(Ok(self.filter.table.is_some())),
+            HostCommand::WriteRules(steps) => HostEvent::RulesWritten(self.write(now, steps)),
             HostCommand::CheckRules => {
-                let checked = match self.has_rules {
-                    true => Checked::Intact,
-                    false => Checked::Nothing,
-                };
-                HostEvent::RulesChecked(self.luck().map(|()| checked))
+                let outcome = self.luck();
+                HostEvent::RulesChecked(outcome.map(|()| self.filter.check()))
             }
             HostCommand::ConfigureHost { .. } => HostEvent::HostConfigured(self.luck()),
             HostCommand::ConfigureInterface { link, .. } => {

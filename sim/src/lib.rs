@@ -18,9 +18,11 @@ mod bgp;
 mod chance;
 pub mod demo;
 mod felix;
+mod filter;
 mod host;
 mod life;
 pub mod limits;
+mod listing;
 mod log;
 mod machine;
 mod net;
@@ -33,14 +35,21 @@ mod reported_routes;
 pub mod scenario;
 mod split;
 mod store;
+mod table;
+mod tamper;
+mod views;
 mod world;
 
 pub use agenda::Daemon;
 pub use chance::Chance;
 pub use life::End;
+pub use listing::listed;
 pub use log::Violation;
 pub use net::{Net, Weather};
 pub use options::Options;
-pub use plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant, WireTap};
+pub use plants::{
+    Comparison, EventPlant, FibWrap, Plants, RouteEventPlant, RulesPlant, SpeakerPlant,
+    UpdatePlant, WireTap,
+};
 pub use scenario::{Failure, Outcome, converge, run};
 pub use world::{SetupError, World};

@@ -20,6 +20,7 @@ use crate::reported::Reported;
 use crate::reported_routes::ReportedRoutes;
 use crate::split::Split;
 use crate::store::Follower;
+use crate::views::Received;
 use crate::world::{Cx, World, cx};
 
 /// The way in which a daemon ends.
@@ -128,10 +129,11 @@ impl World {
     fn start_felix(&mut self, at: At) -> Option<bool> {
         let seed = self.chance.next();
         let machine = self.machines.get_mut(at)?;
-        let node = machine.node.as_ref()?;
+        let node = machine.node.as_mut()?;
         if machine.felix.run.is_some() {
             return Some(false);
         }
+        node.host.begin_run();
         machine.felix.life += 1;
         let fib = MemoryFib::new(&node.kernel);
         machine.felix.run = Some(Felix {
@@ -139,6 +141,11 @@ impl World {
             follower: Follower::new(at, ranges(), seed, machine.felix.life << 32),
             attachment: fib.attachment(),
             fib: wrapped(self.wrap.as_ref(), &machine.name, "felix", fib),
+            received: self.options.has_policies().then(Received::default),
+            update_plant: self
+                .update_plant
+                .clone()
+                .map(|plant| (machine.name.clone(), plant)),
         });
         Some(true)
     }
@@ -154,9 +161,13 @@ impl World {
                     return;
                 }
                 if let Some(node) = &mut machine.node {
-                    node.host.abandon();
+                    if matches!(how, End::Leaves | End::Restarts) {
+                        node.host.finish(self.now);
+                    }
+                    node.host.abandon(self.now);
                 }
                 self.store.forget(at);
+                self.committed(at);
             }
             Daemon::Bgp => {
                 let Some(mut bgp) = machine.bgp.kill() else {

@@ -48,6 +48,16 @@ pub const RETRANSMIT_MAX: Duration = Duration::from_secs(5);
 /// The least buffer of one direction of a stream, in octets.
 pub const BUFFER_OCTETS_MIN: usize = 512;
 
+/// How long after a transaction the host records its packet filter.
+pub const RECORD_AFTER: Duration = Duration::from_millis(200);
+
+/// Contents of the datastore that the packet filter of one node may have, among which a commit is
+/// looked up.
+pub const VIEWS_MAX: usize = 12;
+
+/// One of so many commits is compared with them.
+pub const COMMITS_PER_CHECK: u64 = 8;
+
 /// Updates of the datastore that Felix takes at once.
 pub const UPDATES_MAX: usize = 1000;
 

@@ -155,7 +155,12 @@ impl Machine {
                 .as_ref()
                 .and_then(|bgp| bgp.kernel.as_ref())
                 .map(|k| k.attachment),
-            Daemon::Felix if self.felix.run.is_some() && node.host.is_busy() => return true,
+            Daemon::Felix
+                if self.felix.run.is_some()
+                    && (node.host.is_busy() || node.host.filter.has_notice()) =>
+            {
+                return true;
+            }
             Daemon::Felix => self.felix.run.as_ref().map(|felix| felix.attachment),
         };
         attachment.is_some_and(|attachment| node.kernel.borrow().is_ready(attachment))

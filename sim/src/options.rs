@@ -54,6 +54,9 @@ pub struct Options {
     /// ORIGINATOR_ID, and registers as a route reflector. Above 0, reflectors enforce the records of
     /// the datastore.
     pub lies: u64,
+    /// Shares of changed policies, of changed labels of endpoints, of invalid policies, and of packet
+    /// filters that another program changes. If all are 0, there are no policies.
+    pub policies: [u64; 4],
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             cuts: [2, 2, 1],
             stalls: [1, 1, 2, 2],
             lies: 0,
+            policies: [0; 4],
         }
     }
 }
@@ -121,7 +125,24 @@ impl Options {
         if chance.strikes(400) {
             options.add_path = chance.pick(&several).copied();
         }
+        // Of its own generator, so that a seed keeps its other faults.
+        let mut chance = Chance::new(seed ^ 0x0F11_CEBA_D5EE_D500);
+        if chance.strikes(500) {
+            options.policies = [8, 3, 2, 1];
+            for share in options.policies.iter_mut().skip(1) {
+                if chance.strikes(300) {
+                    *share = 0;
+                }
+            }
+        }
         options
+    }
+
+    /// Returns whether there are policies.
+    #[must_use]
+    pub const fn has_policies(&self) -> bool {
+        let [changed, labels, broken, tampered] = self.policies;
+        changed + labels + broken + tampered > 0
     }
 
     /// Returns the names and addresses: those of the lab.

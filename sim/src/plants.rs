@@ -2,8 +2,10 @@
 //! and kernel requests are changed, never the code under test.
 
 use std::fmt;
+use std::rc::Rc;
 
 use bgp_speaker::{Event as SpeakerEvent, Speaker};
+use cambric_felix::render::Change;
 use daemon_common::events::Event;
 use fib_sync::Fib;
 use fib_sync::memory::MemoryFib;
@@ -27,6 +29,26 @@ pub type EventPlant = fn(&SpeakerEvent) -> bool;
 /// Receives every event of a kernel route: returns whether the daemon reports it.
 pub type RouteEventPlant = fn(&Event) -> bool;
 
+/// Receives the steps of every transaction of a packet filter, with the name of its machine, and may
+/// change them.
+pub type RulesPlant = Rc<dyn Fn(&str, &mut Vec<Change>)>;
+
+/// Receives every change of the datastore for a Felix, with the name of its machine, the key and the
+/// value: returns whether it is delivered.
+pub type UpdatePlant = Rc<dyn Fn(&str, &str, Option<&[u8]>) -> bool>;
+
+/// How hosts compare their packet filter with the one that was written or recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comparison {
+    /// Exactly.
+    #[default]
+    Exact,
+    /// Not at all: the table of an earlier run is as recorded.
+    Trusting,
+    /// Not at all: every table has been changed.
+    Doubting,
+}
+
 /// The planted faults of a world. The default has none.
 #[derive(Default)]
 pub struct Plants {
@@ -40,6 +62,12 @@ pub struct Plants {
     pub event: Option<EventPlant>,
     /// A filter of the events of kernel routes.
     pub route_event: Option<RouteEventPlant>,
+    /// A change of every transaction of a packet filter.
+    pub rules: Option<RulesPlant>,
+    /// A filter of the changes that Felix receives.
+    pub update: Option<UpdatePlant>,
+    /// The comparison of packet filters.
+    pub comparison: Comparison,
     /// Disabled oracles, so that the others can find the fault.
     pub blind: &'static [&'static str],
 }
@@ -52,6 +80,9 @@ impl fmt::Debug for Plants {
             .field("speaker", &self.speaker.is_some())
             .field("event", &self.event.is_some())
             .field("route_event", &self.route_event.is_some())
+            .field("rules", &self.rules.is_some())
+            .field("update", &self.update.is_some())
+            .field("comparison", &self.comparison)
             .field("blind", &self.blind)
             .finish()
     }

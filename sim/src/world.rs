@@ -10,13 +10,14 @@ use netns_lab::fabric::Plan;
 use crate::agenda::{Agenda, At, Daemon, Event};
 use crate::bgp::ephemeral;
 use crate::chance::Chance;
-use crate::limits::{EVENTS_MAX, TURN_GAP};
+use crate::limits::{COMMITS_PER_CHECK, EVENTS_MAX, TURN_GAP};
 use crate::log::{Log, Violation};
 use crate::machine::Machine;
 use crate::net::{Net, Sky, nanos};
 use crate::options::Options;
 use crate::oracle;
-use crate::plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant};
+use crate::plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant, UpdatePlant};
+use crate::scenario::Policies;
 use crate::store::Store;
 
 /// A fabric under simulation.
@@ -37,6 +38,7 @@ pub struct World {
     pub(crate) plant: Option<SpeakerPlant>,
     pub(crate) event_plant: Option<EventPlant>,
     pub(crate) route_event_plant: Option<RouteEventPlant>,
+    pub(crate) update_plant: Option<UpdatePlant>,
     pub(crate) blind: &'static [&'static str],
     /// Whether a kernel, a link or the datastore has changed since the last comparison.
     pub(crate) changed: bool,
@@ -49,6 +51,8 @@ pub struct World {
     pub(crate) lies: Vec<crate::scenario::Lie>,
     /// The state of each workload in the scenario.
     pub(crate) workloads: Vec<crate::scenario::Workload>,
+    /// The policies of the scenario.
+    pub(crate) policies: Policies,
 }
 
 impl std::fmt::Debug for World {
@@ -156,7 +160,15 @@ impl World {
     pub fn new(seed: u64, options: Options, plants: Plants) -> Result<Self, SetupError> {
         let mut chance = Chance::new(seed);
         let plan = options.plan()?;
-        let machines = crate::machine::all(&plan, &options, &mut chance)?;
+        let mut machines = crate::machine::all(&plan, &options, &mut chance)?;
+        for machine in &mut machines {
+            if let Some(node) = &mut machine.node {
+                node.host.is_abrupt = options.has_policies();
+                node.host.filter.comparison = plants.comparison;
+                let plant = plants.rules.clone();
+                node.host.plant = plant.map(|plant| (machine.name.clone(), plant));
+            }
+        }
         let mut net = Net::default();
         net.tap = plants.wire;
         net.names = machines
@@ -176,12 +188,14 @@ impl World {
             plant: plants.speaker,
             event_plant: plants.event,
             route_event_plant: plants.route_event,
+            update_plant: plants.update,
             blind: plants.blind,
             changed: true,
             found: None,
             chaos: false,
             lies: Vec::new(),
             workloads: Vec::new(),
+            policies: Policies::new(seed),
             plan,
             machines,
             chance,
@@ -301,7 +315,7 @@ impl World {
                 let (felix, node) = (&mut machine.felix.run, &mut machine.node);
                 felix.as_mut().zip(node.as_mut()).and_then(|(felix, node)| {
                     felix.turn(&mut cx, &mut node.host);
-                    felix.timeout(self.now)
+                    felix.timeout(self.now, &node.host)
                 })
             }
             _ => return,
@@ -309,8 +323,41 @@ impl World {
         cx.log.note(self.now, (at, daemon));
         let (wakes, changed) = (std::mem::take(&mut cx.wakes), cx.changed);
         self.after(at, wakes, changed);
+        if daemon == Daemon::Felix {
+            self.committed(at);
+        }
         if let Some(timeout) = timeout {
             self.wake_at(at, daemon, timeout.max(self.now + nanos(TURN_GAP)));
+        }
+    }
+
+    /// Checks the packet filter of a node, if it was written.
+    pub(crate) fn committed(&mut self, at: At) {
+        let node = self.machines.get_mut(at).and_then(|m| m.node.as_mut());
+        let Some(node) = node.filter(|_| self.options.has_policies()) else {
+            return;
+        };
+        let has_committed = node.host.take_commit();
+        let writes = node.host.filter.writes;
+        if let Some(rejected) = node.host.filter.rejected.take()
+            && !self.blind.contains(&"kernel")
+        {
+            let wrong = format!("{}: the kernel rejects {rejected}", self.net.name(at));
+            self.found.get_or_insert(("kernel", wrong));
+        }
+        if has_committed {
+            self.log.note(self.now, (at, writes));
+        }
+        if has_committed
+            && self
+                .policies
+                .chance
+                .next()
+                .is_multiple_of(COMMITS_PER_CHECK)
+            && let Some(wrong) = oracle::closed::check(self, at)
+            && !self.blind.contains(&"closed")
+        {
+            self.found.get_or_insert(("closed", wrong));
         }
     }
 
@@ -326,6 +373,9 @@ impl World {
             }
             if let Some(wrong) = oracle::lies::check(self, at) {
                 self.found.get_or_insert(("lies", wrong));
+            }
+            if let Some(wrong) = oracle::guarded::check(self, at) {
+                self.found.get_or_insert(("guarded", wrong));
             }
         }
         self.stir(at);

@@ -43,11 +43,33 @@ fn chaos_then_calm() {
     for seed in 1..=12 {
         good(seed, 5);
     }
-    // One seed that needs most of a fabric's size, and the seeds that have once found a fault.
-    for seed in [6, 22, 55] {
-        good(seed, 8);
+    // One seed that needs most of a fabric's size, and the seeds that have once found a fault, with the
+    // faults of that time.
+    for (seed, nodes) in [(6, 8), (22, 8), (55, 8), (220, 5)] {
+        let options = Options {
+            policies: [0; 4],
+            ..Options::draw(seed, nodes)
+        };
+        if let Err(failure) = run(seed, options, Plants::default()) {
+            panic!("{failure}");
+        }
     }
-    good(220, 5);
+}
+
+/// Policies of all kinds change, are invalid, and packet filters are changed by other programs, among
+/// faults of all kinds.
+// Promise: as felix rules_read_back_are_equal_to_the_policies
+#[test]
+fn policies_among_all_faults() {
+    for seed in 1..=4 {
+        let options = Options {
+            policies: [8, 3, 2, 1],
+            ..Options::draw(seed, 4)
+        };
+        if let Err(failure) = run(seed, options, Plants::default()) {
+            panic!("{failure}");
+        }
+    }
 }
 
 /// Nodes lie, among faults of all kinds. Reflectors enforce the records, and the state becomes

@@ -4,9 +4,10 @@ use std::fmt;
 
 use crate::world::World;
 
-/// The numbers of kernel writes and reads by the daemons of each node.
+/// The numbers of kernel writes and reads by the daemons of each node, and of transactions of its packet
+/// filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Writes(Vec<(String, u64, u64, u64)>);
+pub struct Writes(Vec<(String, u64, u64, u64, u64)>);
 
 impl Writes {
     /// Returns the current numbers.
@@ -18,7 +19,9 @@ impl Writes {
             .filter(|machine| machine.node.is_some());
         let counts = nodes.map(|machine| {
             let (puts, deletes, dumps) = machine.kernel_writes();
-            (machine.name.clone(), puts, deletes, dumps)
+            let node = machine.node.as_ref();
+            let rules = node.map_or(0, |node| node.host.filter.writes);
+            (machine.name.clone(), puts, deletes, dumps, rules)
         });
         Self(counts.collect())
     }
@@ -29,7 +32,7 @@ impl Writes {
         let writes = |all: &Self| {
             all.0
                 .iter()
-                .map(|(_, puts, deletes, _)| (*puts, *deletes))
+                .map(|(_, puts, deletes, _, rules)| (*puts, *deletes, *rules))
                 .collect::<Vec<_>>()
         };
         writes(self) == writes(other)
@@ -40,7 +43,12 @@ impl Writes {
     #[must_use]
     pub fn since(&self, now: &Self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for ((name, puts, deletes, dumps), (_, more, less, read)) in self.0.iter().zip(&now.0) {
+        for ((name, puts, deletes, dumps, rules), (_, more, less, read, written)) in
+            self.0.iter().zip(&now.0)
+        {
+            if rules != written {
+                wrong.push(format!("{name}: transactions {rules} to {written}"));
+            }
             if (puts, deletes) != (more, less) {
                 wrong.push(format!(
                     "{name}: puts {puts} to {more}, deletes {deletes} to {less}"
@@ -56,8 +64,11 @@ impl Writes {
 
 impl fmt::Display for Writes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, puts, deletes, dumps) in &self.0 {
-            writeln!(f, "{name}: {puts} puts, {deletes} deletes, {dumps} reads")?;
+        for (name, puts, deletes, dumps, rules) in &self.0 {
+            writeln!(
+                f,
+                "{name}: {puts} puts, {deletes} deletes, {dumps} reads, {rules} transactions"
+            )?;
         }
         Ok(())
     }

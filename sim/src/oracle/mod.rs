@@ -1,15 +1,18 @@
 //! The conditions that must hold, one file each.
 //!
-//! [`foreign`] and [`lies`] always hold. The others hold in a stable state: when there are no more faults and
+//! [`closed`], [`foreign`], [`guarded`] and [`lies`] always hold. The others hold in a stable state: when there are no more faults and
 //! the effects of earlier ones have ended.
 
+pub mod closed;
 pub mod empty;
 pub mod events;
 pub mod fib;
 pub mod foreign;
 pub mod forwarding;
+pub mod guarded;
 pub mod idle;
 pub mod lies;
+pub mod rules;
 pub mod sent;
 pub mod sessions;
 pub mod withdrawn;

@@ -123,6 +123,7 @@ impl World {
         self.net.heal();
         self.set_faults(memory::Faults::default(), 0);
         self.store.core.set_faults(Faults::default());
+        self.mend_policies();
         self.stir_store();
         for workload in 0..self.workloads.len() {
             if let Some(at) = self.workloads.get(workload).and_then(|w| w.place) {

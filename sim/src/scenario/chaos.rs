@@ -36,6 +36,7 @@ impl World {
             .chain(&options.cuts)
             .chain(&options.stalls)
             .chain([&options.lies])
+            .chain(&options.policies)
             .copied()
             .collect();
         let all: u64 = shares.iter().sum();
@@ -57,6 +58,10 @@ impl World {
             Some(14) => self.upset_store(),
             Some(15) => self.deafen_any(),
             Some(16) => self.lie_any(),
+            Some(17) => self.change_policy(),
+            Some(18) => self.restyle_any(),
+            Some(19) => self.break_policy(),
+            Some(20) => self.tamper_any(),
             _ => {}
         }
     }

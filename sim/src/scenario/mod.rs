@@ -3,7 +3,9 @@
 
 mod act;
 mod chaos;
+mod draw;
 mod liar;
+mod policy;
 mod workload;
 
 use std::time::Duration;
@@ -17,11 +19,15 @@ use crate::limits::{
 use crate::log::Violation;
 use crate::net::nanos;
 use crate::options::Options;
-use crate::oracle::{empty, events, fib, forwarding, idle::Writes, sent, sessions, withdrawn};
+use crate::oracle::{
+    empty, events, fib, forwarding, idle::Writes, rules, sent, sessions, withdrawn,
+};
 use crate::plants::Plants;
 use crate::world::{SetupError, World};
 
 pub(crate) use act::Act;
+pub(crate) use draw::is_broken;
+pub(crate) use policy::{PREFIX, Policies, Style, stored};
 pub(crate) use workload::Lie;
 pub use workload::Workload;
 
@@ -154,6 +160,7 @@ impl World {
         self.expect("forwarding", &forwarding::check(self))?;
         self.expect("sessions", &sessions::check(self))?;
         self.expect("events", &events::check(self))?;
+        self.expect("rules", &rules::check(self))?;
         self.expect("sent", &sent::check(self))
     }
 
@@ -164,6 +171,10 @@ impl World {
             self.pass(WITHDRAWN)?;
             self.expect("withdrawn", &withdrawn::check(self, &nets))?;
             self.move_any();
+            if self.options.has_policies() {
+                self.change_policy();
+                self.restyle_any();
+            }
             self.pass(ADDED)?;
             self.all_right()?;
         }

@@ -10,7 +10,7 @@ use fib_sync::{Hop, Owner, Route, RouteKey, TABLE_MAIN};
 use ipnet::IpNet;
 
 use crate::agenda::{At, Event};
-use crate::scenario::Act;
+use crate::scenario::{Act, Style};
 use crate::world::World;
 
 /// One workload: its name and addresses stay the same wherever it moves.
@@ -57,6 +57,8 @@ pub struct Workload {
     pub(crate) had_by: BTreeSet<At>,
     /// The end of its last change.
     pub(crate) busy_until: u64,
+    /// The parts of its endpoint that policies look at; `None` without policies.
+    pub(crate) style: Option<Style>,
 }
 
 /// A node's announcement of a workload that it does not have.
@@ -80,12 +82,18 @@ impl World {
         if self.options.lies > 0 {
             self.record_nodes();
         }
+        let has_policies = self.options.has_policies();
+        if has_policies {
+            self.populate_policies();
+        }
         for number in 1..=self.options.workloads {
+            let style = has_policies.then(|| Style::draw(&mut self.policies.chance));
             self.workloads.push(Workload {
                 plan: WorkloadPlan::new(number),
                 place: None,
                 had_by: BTreeSet::new(),
                 busy_until: 0,
+                style,
             });
             let at = (number - 1) % self.plan.nodes.len().max(1);
             self.place(number - 1, at, (0, 0));
@@ -235,11 +243,15 @@ impl World {
     }
 
     pub(crate) fn record(&mut self, workload: usize, put: Option<At>, delete: Option<At>) -> bool {
-        let Some(plan) = self.workloads.get(workload).map(|w| w.plan.clone()) else {
+        let Some(Workload { plan, style, .. }) = self.workloads.get(workload).cloned() else {
             return true;
         };
         let name = |at: At| self.machines.get(at).map(|machine| machine.name.clone());
         let put = put.and_then(name).and_then(|node| endpoint(&plan, &node));
+        let put = put.and_then(|(key, value)| match &style {
+            Some(style) => Some((key, style.applied(&value)?)),
+            None => Some((key, value)),
+        });
         let delete = delete
             .and_then(name)
             .and_then(|node| endpoint(&plan, &node));

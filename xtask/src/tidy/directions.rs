@@ -217,6 +217,7 @@ pub const TABLE: &[Row] = &[
             "route-reflector",
             "felix",
             "netns-lab",
+            "rule-audit",
         ],
     ),
     row(
