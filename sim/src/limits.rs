@@ -55,8 +55,11 @@ pub const RECORD_AFTER: Duration = Duration::from_millis(200);
 /// looked up.
 pub const VIEWS_MAX: usize = 12;
 
-/// One of so many commits is compared with them.
-pub const COMMITS_PER_CHECK: u64 = 8;
+/// One of so many commits is compared with them by sampled packets.
+pub const COMMITS_PER_SAMPLE: u64 = 12;
+
+/// One of so many complete commits is compared with the content over all packets.
+pub const COMMITS_PER_AUDIT: u64 = 40;
 
 /// Updates of the datastore that Felix takes at once.
 pub const UPDATES_MAX: usize = 1000;

@@ -34,6 +34,8 @@ pub(crate) struct Views {
     all: Vec<Rc<View>>,
     /// Some contents were left out, because there were too many.
     is_full: bool,
+    /// The packet filter has all of the last one.
+    is_complete: bool,
 }
 
 impl std::fmt::Debug for Views {
@@ -48,12 +50,12 @@ impl std::fmt::Debug for Views {
 impl Views {
     /// Removes all.
     pub(crate) fn clear(&mut self) {
-        self.all.clear();
-        self.is_full = false;
+        *self = Self::default();
     }
 
     fn push(&mut self, view: Rc<View>) {
         self.all.push(view);
+        self.is_complete = false;
         if self.all.len() > VIEWS_MAX {
             self.all.remove(0);
             self.is_full = true;
@@ -63,7 +65,13 @@ impl Views {
     /// Keeps the last one: the packet filter is complete.
     fn complete(&mut self) {
         self.all.drain(..self.all.len().saturating_sub(1));
-        self.is_full = false;
+        (self.is_full, self.is_complete) = (false, true);
+    }
+
+    /// Returns the content that the packet filter has completely.
+    pub(crate) fn complete_one(&self) -> Option<&View> {
+        let last = self.all.last().filter(|_| self.is_complete);
+        last.map(|view| &**view)
     }
 
     /// Returns the contents; `None` if some were left out.

@@ -1,16 +1,18 @@
 //! The world: machines, the network between them, and the agenda of future events.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use calico_store::Revision;
 use fib_sync::{Event as KernelEvent, Route, RouteKey};
 use netns_lab::fabric::Plan;
 
 use crate::agenda::{Agenda, At, Daemon, Event};
 use crate::bgp::ephemeral;
 use crate::chance::Chance;
-use crate::limits::{COMMITS_PER_CHECK, EVENTS_MAX, TURN_GAP};
+use crate::limits::{COMMITS_PER_AUDIT, COMMITS_PER_SAMPLE, EVENTS_MAX, TURN_GAP};
 use crate::log::{Log, Violation};
 use crate::machine::Machine;
 use crate::net::{Net, Sky, nanos};
@@ -19,6 +21,7 @@ use crate::oracle;
 use crate::plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant, UpdatePlant};
 use crate::scenario::Policies;
 use crate::store::Store;
+use crate::table::Table;
 
 /// A fabric under simulation.
 pub struct World {
@@ -53,6 +56,8 @@ pub struct World {
     pub(crate) workloads: Vec<crate::scenario::Workload>,
     /// The policies of the scenario.
     pub(crate) policies: Policies,
+    /// The packet filters that were equal to the policies of a revision, by machine.
+    pub(crate) audited: RefCell<BTreeMap<At, (Table, Revision)>>,
 }
 
 impl std::fmt::Debug for World {
@@ -196,6 +201,7 @@ impl World {
             lies: Vec::new(),
             workloads: Vec::new(),
             policies: Policies::new(seed),
+            audited: RefCell::default(),
             plan,
             machines,
             chance,
@@ -345,19 +351,22 @@ impl World {
             let wrong = format!("{}: the kernel rejects {rejected}", self.net.name(at));
             self.found.get_or_insert(("kernel", wrong));
         }
-        if has_committed {
-            self.log.note(self.now, (at, writes));
+        if !has_committed {
+            return;
         }
-        if has_committed
-            && self
-                .policies
-                .chance
-                .next()
-                .is_multiple_of(COMMITS_PER_CHECK)
+        self.log.note(self.now, (at, writes));
+        let drawn = self.policies.chance.next();
+        if drawn.is_multiple_of(COMMITS_PER_SAMPLE)
             && let Some(wrong) = oracle::closed::check(self, at)
             && !self.blind.contains(&"closed")
         {
             self.found.get_or_insert(("closed", wrong));
+        }
+        if drawn.is_multiple_of(COMMITS_PER_AUDIT)
+            && let Some(wrong) = oracle::rules::check_commit(self, at)
+            && !self.blind.contains(&"rules")
+        {
+            self.found.get_or_insert(("rules", wrong));
         }
     }
 

@@ -124,14 +124,19 @@ fn objects(listing: &str) -> Vec<Value> {
     all
 }
 
-/// Removes what differs without a meaning: handles, the order of elements, limits of the size of sets
-/// that rules fill, and conditions that a later condition of the rule implies.
+/// Removes what differs without a meaning: handles, the order of elements, flags and limits of sets that
+/// rules fill, and conditions that a later condition of the rule implies.
 fn normalize(kind: &str, body: &mut Value) {
     let object = body.as_object_mut().expect("an object");
     for field in ["handle", "size", "timeout"] {
         object.remove(field);
     }
     if kind == "set" || kind == "map" {
+        let flags = object.get("flags").and_then(Value::as_array).cloned();
+        let mut flags = flags.unwrap_or_default();
+        // Older versions of `nft` do not list them.
+        flags.retain(|flag| flag != "dynamic" && flag != "timeout");
+        object.insert("flags".to_owned(), flags.into());
         let mut elements = object
             .get("elem")
             .and_then(Value::as_array)

@@ -3,6 +3,7 @@
 
 use rule_audit::{Fabric, Listing, Report, audit};
 
+use crate::agenda::At;
 use crate::listing::listing;
 use crate::scenario::stored;
 use crate::world::World;
@@ -16,25 +17,47 @@ pub fn check(world: &World) -> Vec<String> {
         return Vec::new();
     }
     let stored = stored(world);
+    let revision = world.store.core.header().revision;
+    let mut audited = world.audited.borrow_mut();
     let mut wrong = Vec::new();
-    for machine in &world.machines {
+    for (at, machine) in world.machines.iter().enumerate() {
         let Some(node) = &machine.node else { continue };
         let name = &machine.name;
         let Some(table) = &node.host.filter.table else {
             wrong.push(format!("{name}: there is no packet filter"));
             continue;
         };
-        let fabric = Fabric::read(&stored, name, |_| {});
-        match Listing::parse(&listing(table)) {
-            Ok(listing) => wrong.extend(
-                findings(&audit(&fabric, &listing))
-                    .iter()
-                    .map(|line| format!("{name}: {line}")),
-            ),
-            Err(error) => wrong.push(format!("{name}: {error}")),
+        if audited
+            .get(&at)
+            .is_some_and(|(known, of)| *of == revision && known == table)
+        {
+            continue;
         }
+        let fabric = Fabric::read(&stored, name, |_| {});
+        let found = match Listing::parse(&listing(table)) {
+            Ok(listing) => findings(&audit(&fabric, &listing)),
+            Err(error) => vec![error.to_string()],
+        };
+        if found.is_empty() {
+            audited.insert(at, (table.clone(), revision));
+        }
+        wrong.extend(found.iter().map(|line| format!("{name}: {line}")));
     }
     wrong
+}
+
+/// Returns a difference of the packet filter of a node from the content of the datastore that it has
+/// completely, if there is such a content.
+pub(crate) fn check_commit(world: &World, at: At) -> Option<String> {
+    let machine = world.machines.get(at)?;
+    let host = &machine.node.as_ref()?.host;
+    let view = host.views.complete_one();
+    let view = view.filter(|view| !view.is_closing && !host.filter.is_tampered)?;
+    let listing = Listing::parse(&listing(host.filter.table.as_ref()?)).ok()?;
+    let report = audit(view.fabric(&machine.name), &listing);
+    let found = findings(&report);
+    let found = found.first().filter(|_| report.is_different())?;
+    Some(format!("{} after a commit: {found}", machine.name))
 }
 
 fn findings(report: &Report) -> Vec<String> {
