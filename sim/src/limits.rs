@@ -56,10 +56,10 @@ pub const RECORD_AFTER: Duration = Duration::from_millis(200);
 pub const VIEWS_MAX: usize = 12;
 
 /// One of so many commits is compared with them by sampled packets.
-pub const COMMITS_PER_SAMPLE: u64 = 12;
+pub const COMMITS_PER_SAMPLE: u64 = 16;
 
 /// One of so many complete commits is compared with the content over all packets.
-pub const COMMITS_PER_AUDIT: u64 = 40;
+pub const COMMITS_PER_AUDIT: u64 = 56;
 
 /// Updates of the datastore that Felix takes at once.
 pub const UPDATES_MAX: usize = 1000;

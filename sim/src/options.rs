@@ -127,7 +127,7 @@ impl Options {
         }
         // Of its own generator, so that a seed keeps its other faults.
         let mut chance = Chance::new(seed ^ 0x0F11_CEBA_D5EE_D500);
-        if chance.strikes(500) {
+        if chance.strikes(400) {
             options.policies = [8, 3, 2, 1];
             for share in options.policies.iter_mut().skip(1) {
                 if chance.strikes(300) {

@@ -21,7 +21,7 @@ fn changes() -> Options {
         nodes: 3,
         reflectors: 1,
         workloads: 6,
-        chaos: Duration::from_secs(30),
+        chaos: Duration::from_secs(20),
         pause: Duration::from_secs(1),
         churn: [1, 1, 2, 0],
         crashes: [0; 5],
