@@ -67,7 +67,7 @@ impl Felix {
     /// Returns when the next turn is due without an event.
     pub(crate) fn timeout(&self, now: u64, host: &SimHost) -> Option<u64> {
         let mirror = self.follower.mirror.poll_timeout(Duration::from_nanos(now));
-        let mirror = mirror.map(crate::net::nanos);
+        let mirror = mirror.map(crate::time::nanos);
         let agent = self.agent.poll_timeout().map(|at| at.0);
         let host = self.received.as_ref().and_then(|_| host.filter.timeout());
         mirror.into_iter().chain(agent).chain(host).min()

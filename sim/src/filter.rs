@@ -6,9 +6,9 @@ use cambric_felix::render::Change;
 
 use crate::chance::Chance;
 use crate::limits::RECORD_AFTER;
-use crate::net::nanos;
 use crate::plants::Comparison;
 use crate::table::{Table, transact};
+use crate::time::nanos;
 
 /// The packet filter.
 #[derive(Debug, Default)]

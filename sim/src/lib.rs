@@ -30,6 +30,7 @@ mod options;
 pub mod oracle;
 mod origins;
 mod plants;
+mod policies;
 mod reported;
 mod reported_routes;
 pub mod scenario;
@@ -37,6 +38,7 @@ mod split;
 mod store;
 mod table;
 mod tamper;
+mod time;
 mod views;
 mod world;
 

@@ -13,6 +13,7 @@ use crate::agenda::{Agenda, At, Event};
 use crate::chance::Chance;
 use crate::limits::{RETRANSMIT, RETRANSMIT_MAX};
 use crate::plants::WireTap;
+use crate::time::nanos;
 
 /// The state of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -513,9 +514,4 @@ fn retransmit(tries: u32) -> Duration {
     RETRANSMIT
         .checked_mul(factor)
         .map_or(RETRANSMIT_MAX, |wait| wait.min(RETRANSMIT_MAX))
-}
-
-/// Converts a duration to nanoseconds.
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

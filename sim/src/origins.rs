@@ -79,6 +79,10 @@ impl Origins {
     pub(crate) fn timeout(&self, now: u64) -> Option<u64> {
         let mirror = self.follower.mirror.poll_timeout(Duration::from_nanos(now));
         let watch = self.watch.poll_timeout().map(|at| at.0);
-        mirror.map(crate::net::nanos).into_iter().chain(watch).min()
+        mirror
+            .map(crate::time::nanos)
+            .into_iter()
+            .chain(watch)
+            .min()
     }
 }

@@ -8,7 +8,8 @@ use calico_store::Status;
 use rule_audit::Fabric;
 
 use crate::limits::VIEWS_MAX;
-use crate::scenario::{PREFIX, is_broken};
+use crate::policies::PREFIX;
+use crate::scenario::is_broken;
 
 /// One content, and the evaluation of it.
 pub(crate) struct View {

@@ -15,13 +15,14 @@ use crate::chance::Chance;
 use crate::limits::{COMMITS_PER_AUDIT, COMMITS_PER_SAMPLE, EVENTS_MAX, TURN_GAP};
 use crate::log::{Log, Violation};
 use crate::machine::Machine;
-use crate::net::{Net, Sky, nanos};
+use crate::net::{Net, Sky};
 use crate::options::Options;
 use crate::oracle;
 use crate::plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant, UpdatePlant};
-use crate::scenario::Policies;
+use crate::policies::Policies;
 use crate::store::Store;
 use crate::table::Table;
+use crate::time::nanos;
 
 /// A fabric under simulation.
 pub struct World {

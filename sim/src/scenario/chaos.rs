@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::agenda::{At, Daemon};
 use crate::life::End;
-use crate::net::{Sky, nanos};
+use crate::net::Sky;
 use crate::scenario::Act;
+use crate::time::nanos;
 use crate::world::World;
 
 /// Longest time that a daemon stays down.

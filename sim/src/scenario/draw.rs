@@ -290,7 +290,7 @@ mod tests {
         for _ in 0..500 {
             let key = format!(
                 "{}{}",
-                crate::scenario::PREFIX,
+                crate::policies::PREFIX,
                 key(&mut chance, "sim", &["n1"])
             );
             assert!(!is_broken(&value(&mut chance, &key)), "{key}");

@@ -17,17 +17,17 @@ use crate::limits::{
     ADDED, COMPARE_EVERY, COMPARE_SHARE, CONVERGE, FORGOTTEN, IDLE, SETTLE, WITHDRAWN,
 };
 use crate::log::Violation;
-use crate::net::nanos;
 use crate::options::Options;
 use crate::oracle::{
     empty, events, fib, forwarding, idle::Writes, rules, sent, sessions, withdrawn,
 };
 use crate::plants::Plants;
+use crate::time::nanos;
 use crate::world::{SetupError, World};
 
 pub(crate) use act::Act;
 pub(crate) use draw::is_broken;
-pub(crate) use policy::{PREFIX, Policies, Style, stored};
+pub(crate) use policy::stored;
 pub(crate) use workload::Lie;
 pub use workload::Workload;
 

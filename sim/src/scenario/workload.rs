@@ -10,7 +10,8 @@ use fib_sync::{Hop, Owner, Route, RouteKey, TABLE_MAIN};
 use ipnet::IpNet;
 
 use crate::agenda::{At, Event};
-use crate::scenario::{Act, Style};
+use crate::policies::Style;
+use crate::scenario::Act;
 use crate::world::World;
 
 /// One workload: its name and addresses stay the same wherever it moves.
