@@ -1,19 +1,20 @@
 //! `cambric check`: compares the state of this host with the datastore, or evaluates its rules.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use calico_store::{KeyRange, Store};
-use rule_audit::evaluator::Control;
+use rule_audit::evaluator::REFLECTORS;
 use rule_audit::{Fabric, Finding, Listing, Report, Results, audit};
 
 use crate::resources::Connection;
 use crate::show::clean;
 
+mod files;
 mod monitor;
 mod packet;
 
@@ -63,9 +64,20 @@ struct Rules {
     /// Felix cuts connections: `cutting.enabled` of Felix's file
     #[arg(long)]
     cutting: bool,
-    /// Sources that may reach control ports: `control_port_exceptions` of Felix's file
+    /// Felix's file, whose settings and control ports apply, and those of the BGP daemons' files that
+    /// it names [default: /etc/cambric/felix.toml, if it exists and the listing is that of this host]
+    #[arg(long, value_name = "FILE")]
+    felix_file: Option<PathBuf>,
+    /// No daemon of the host has a file with settings or control ports, except those of the options
+    #[arg(long, conflicts_with = "felix_file")]
+    no_files: bool,
+    /// A user that the BGP daemons run as, by name or number, if it is not that of a package; repeat for
+    /// several
+    #[arg(long, value_name = "USER")]
+    guard_user: Vec<String>,
+    /// More sources that may reach control ports: addresses or networks
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
-    control_port_exceptions: Vec<IpAddr>,
+    control_port_exceptions: Vec<String>,
     /// More TCP ports of BGP, if files of the BGP daemons have some; separate them by commas
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     control_ports: Vec<u16>,
@@ -140,29 +152,22 @@ async fn compare(args: &Rules, store: &impl Store, node: &str) -> Result<Report>
 async fn read(args: &Rules, store: &impl Store, node: &str) -> Result<(Fabric, Listing)> {
     let stored = stored(store).await?;
     let listing = Listing::parse(&listing(args)?)?;
-    let fabric = Fabric::read(&stored, node, |settings| {
-        settings.police_host |= args.police_host_traffic;
-        settings.cuts |= args.cutting;
-        if !args.interface_prefix.is_empty() {
-            settings.prefixes.clone_from(&args.interface_prefix);
-        }
-        settings.control = Control {
-            ports: args.control_ports.clone(),
-            services: args.control_services.clone(),
-            exceptions: args.control_port_exceptions.clone(),
-        };
-    });
+    let files = files::Files::read(args, store).await;
+    let fabric = Fabric::read(&stored, node, |settings| files.apply(args, settings));
     Ok((fabric, listing))
 }
 
-/// Reads all resources.
+/// Reads all resources, and the running route reflectors.
 async fn stored(store: &impl Store) -> Result<BTreeMap<String, Vec<u8>>> {
-    let listed = store.list(KeyRange::prefix(RESOURCES)).await?;
-    let pairs = listed.items.into_iter().filter_map(|item| {
-        let key = std::str::from_utf8(&item.key).ok()?;
-        Some((key.to_owned(), item.value.to_vec()))
-    });
-    Ok(pairs.collect())
+    let mut stored = BTreeMap::new();
+    for prefix in [RESOURCES, REFLECTORS] {
+        let listed = store.list(KeyRange::prefix(prefix)).await?;
+        stored.extend(listed.items.into_iter().filter_map(|item| {
+            let key = std::str::from_utf8(&item.key).ok()?;
+            Some((key.to_owned(), item.value.to_vec()))
+        }));
+    }
+    Ok(stored)
 }
 
 /// Returns the listing of the kernel's rules.

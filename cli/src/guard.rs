@@ -1,6 +1,8 @@
 //! `cambric guard`: loads the host guard of the BGP daemons, with the privileges that a daemon does
 //! not have; reports the loaded rules; removes them.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -88,25 +90,50 @@ impl Args {
     }
 }
 
-/// Returns a file's part of the guard. The daemon reports other mistakes of the file.
-fn part(holder: Holder, file: &Path, args: &Args) -> Result<Part> {
+/// The keys of a file that concern all BGP daemons.
+type Keys = BgpFile<IgnoredAny, IgnoredAny, IgnoredAny>;
+
+/// Reads a file. The daemon reports other mistakes of it.
+fn keys(file: &Path) -> Result<Keys> {
     let read = Source::read(file).and_then(|source| {
         let source = source.showing(bgp_config::is_shown);
-        let keys: BgpFile<IgnoredAny, IgnoredAny, IgnoredAny> = source.parse()?;
-        Ok(keys)
+        source.parse::<Keys>()
     });
-    let keys = read.map_err(|report| anyhow!("{report}"))?;
+    read.map_err(|report| anyhow!("{report}"))
+}
+
+/// Returns the ports and users of a file; `users` has further ones.
+fn cover(file: &Path, keys: &Keys, users: &[String]) -> Result<Cover> {
     let listed = keys.guard.users.iter().map(|user| &user.get_ref().0);
-    let users = args.user.iter().chain(listed).map(|user| user_id(user));
+    let users = users.iter().chain(listed).map(|user| user_id(user));
     let mut users = users
-        .collect::<Result<std::collections::BTreeSet<u32>, _>>()
+        .collect::<Result<BTreeSet<u32>, _>>()
         .with_context(|| format!("users of {}", file.display()))?;
     users.insert(0);
-    let mut cover = Cover {
+    Ok(Cover {
         ports: keys.ports(),
         users,
         ..Cover::default()
-    };
+    })
+}
+
+/// Returns whether a file enables the guard, its ports and users, and all neighbors with a port of their
+/// own.
+pub(crate) fn configured(
+    file: &Path,
+    users: &[String],
+) -> Result<(bool, Cover, BTreeSet<SocketAddr>)> {
+    let keys = keys(file)?;
+    let mut cover = cover(file, &keys, users)?;
+    // Neighbors beyond the limit of the table are not guarded.
+    let _ = cover.dial(keys.dialed());
+    Ok((keys.guard.enabled, cover, keys.dialed().collect()))
+}
+
+/// Returns a file's part of the guard.
+fn part(holder: Holder, file: &Path, args: &Args) -> Result<Part> {
+    let keys = keys(file)?;
+    let mut cover = cover(file, &keys, &args.user)?;
     let more = cover.dial(keys.dialed());
     if more > 0 {
         eprintln!("{holder}: {more} neighbors with a port of their own are too many to guard");

@@ -86,57 +86,90 @@ fn until(lines: &Receiver<String>, text: &str) -> String {
     all
 }
 
+/// The address of the datastore.
+const URL: &str = "http://127.0.0.1:2379";
+
+/// A host with the rules of the listing, and a datastore that fits them.
+struct Ground {
+    host: Host,
+    files: tempfile::TempDir,
+    _store: (Program, ChildStdout),
+    _lab: Lab,
+}
+
+impl Ground {
+    async fn new() -> Self {
+        let lab = Lab::new().await.unwrap();
+        let host = lab.host("n1").await.unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let path = |name: &str| files.path().join(name).display().to_string();
+        std::fs::write(path("listing.json"), loadable()).unwrap();
+        run(&host, "nft", &["--json", "--file", &path("listing.json")]);
+        std::fs::create_dir(path("manifests")).unwrap();
+        std::fs::write(path("manifests/endpoints.yaml"), MANIFEST).unwrap();
+        let manifests = path("manifests");
+        let serve = [
+            "store",
+            "serve",
+            "--listen",
+            "127.0.0.1:2379",
+            "--manifests",
+            &manifests,
+        ];
+        let store = start(&host, &serve, "");
+        Self {
+            host,
+            files,
+            _store: store,
+            _lab: lab,
+        }
+    }
+
+    /// Writes a file, and returns its path.
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.files.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// Returns the exit status of a check, and its output.
+    fn check(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let (mut program, output) = start(&self.host, arguments, URL);
+        let text = std::io::read_to_string(output).unwrap();
+        (program.0.wait().unwrap().code(), text)
+    }
+
+    /// Waits until a check succeeds: the store may not listen yet.
+    async fn until_equal(&self, arguments: &[&str]) {
+        netns_lab::until(PATIENCE, "the rules are equal", async || {
+            let (status, text) = self.check(arguments);
+            let is_equal = status == Some(0);
+            Ok::<_, netns_lab::Error>(is_equal.then_some(()).ok_or(text))
+        })
+        .await
+        .unwrap();
+    }
+}
+
 #[tokio::test]
 async fn monitor_compares_only_the_endpoints_of_a_commit() {
     if !netns_lab::allowed("monitor_compares_only_the_endpoints_of_a_commit") {
         return;
     }
-    let lab = Lab::new().await.unwrap();
-    let host = lab.host("n1").await.unwrap();
-    let files = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = files.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let nft = |arguments: &[&str]| run(&host, "nft", arguments);
-    nft(&["--json", "--file", &file("listing.json", &loadable())]);
-    let manifests = files.path().join("manifests");
-    std::fs::create_dir(&manifests).unwrap();
-    file("manifests/endpoints.yaml", MANIFEST);
-    let manifests = manifests.display().to_string();
-    let serve = [
-        "store",
-        "serve",
-        "--listen",
-        "127.0.0.1:2379",
-        "--manifests",
-        &manifests,
-    ];
-    let (_store, _output) = start(&host, &serve, "");
-    let url = "http://127.0.0.1:2379";
+    let ground = Ground::new().await;
+    let host = &ground.host;
+    let nft = |arguments: &[&str]| run(host, "nft", arguments);
     let check = [
         "check",
         "rules",
         "--node",
         "n1",
+        "--no-files",
         "--control-port-exceptions",
         "10.65.0.1",
     ];
-    // The store may not listen yet.
-    netns_lab::until(PATIENCE, "the rules are equal", async || {
-        let (mut program, _output) = start(&host, &check, url);
-        let status = program.0.wait().unwrap();
-        Ok::<_, netns_lab::Error>(
-            status
-                .success()
-                .then_some(())
-                .ok_or_else(|| status.to_string()),
-        )
-    })
-    .await
-    .unwrap();
-    let (_monitor, output) = start(&host, &[&check[..], &["--monitor"]].concat(), url);
+    ground.until_equal(&check).await;
+    let (_monitor, output) = start(host, &[&check[..], &["--monitor"]].concat(), URL);
     let output = lines(output);
     let first = until(&output, "unknown");
     assert!(
@@ -205,4 +238,131 @@ async fn monitor_compares_only_the_endpoints_of_a_commit() {
         found.lines().last().unwrap().contains(": 1 compared: "),
         "{found}"
     );
+}
+
+#[tokio::test]
+async fn control_ports_of_files_are_compared() {
+    if !netns_lab::allowed("control_ports_of_files_are_compared") {
+        return;
+    }
+    let ground = Ground::new().await;
+    let own = ground.file(
+        "own.toml",
+        "listen = [\"0.0.0.0:179\"]\nguard = { enabled = false }\n",
+    );
+    let other = "listen = [\"0.0.0.0:1179\"]\nguard = { enabled = false }\n";
+    let other = ground.file("other.toml", other);
+    let guarded = ground.file("guarded.toml", "listen = [\"0.0.0.0:179\"]\n");
+    let felix = |name: &str, lines: &str| {
+        let rest = "control_port_exceptions = [\"10.65.0.1/32\"]\n[datastore]\nendpoints = []\n";
+        ground.file(name, &format!("{lines}\n{rest}"))
+    };
+    let named = |path: &str| format!("bgp_files = [\"{path}\"]");
+    let equal = felix("equal.toml", &named(&own));
+    let check = |file: &'_ str| -> Vec<String> {
+        let words = ["check", "rules", "--node", "n1", "--felix-file", file];
+        words.map(str::to_owned).into()
+    };
+    let words = check(&equal);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    ground.until_equal(&words).await;
+    let metrics = format!("{}\nmetrics = {{ listen = \"0.0.0.0:9191\" }}", named(&own));
+    let settings = format!("{}\nfelix_configuration = {{}}", named(&own));
+    for (name, lines, status, part) in [
+        ("port.toml", named(&other), 1, "port 1179, "),
+        ("metrics.toml", metrics, 1, "port 9191, "),
+        (
+            "guard.toml",
+            named(&guarded),
+            1,
+            "table inet cambric-guard: different",
+        ),
+        (
+            "missing.toml",
+            named("/nowhere/bgp.toml"),
+            3,
+            "control ports are not known",
+        ),
+        ("settings.toml", settings, 3, "felix_configuration of "),
+    ] {
+        let file = felix(name, &lines);
+        let words = check(&file);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (found, text) = ground.check(&words);
+        assert_eq!(found, Some(status), "{name}: {text}");
+        assert!(text.contains(part), "{name}: {text}");
+    }
+}
+
+// Promise (Daemons): `cambric check rules` finds a user of a host that the host guard does not keep
+// from BGP ports.
+#[tokio::test]
+async fn host_guard_is_compared_with_the_files() {
+    if !netns_lab::allowed("host_guard_is_compared_with_the_files") {
+        return;
+    }
+    let ground = Ground::new().await;
+    let host = &ground.host;
+    let bgp = ground.file("bgp.toml", "listen = [\"0.0.0.0:179\"]\n");
+    let text = format!(
+        "control_port_exceptions = [\"10.65.0.1\"]\nbgp_files = [\"{bgp}\"]\n[datastore]\nendpoints = []\n"
+    );
+    let felix = ground.file("felix.toml", &text);
+    let program = env!("CARGO_BIN_EXE_cambric");
+    let load = ["guard", "--route-reflector", &bgp, "--user", "4242"];
+    run(host, program, &load);
+    let check = [
+        "check",
+        "rules",
+        "--node",
+        "n1",
+        "--all",
+        "--felix-file",
+        &felix,
+        "--guard-user",
+        "4242",
+    ];
+    ground.until_equal(&check).await;
+    let (_, text) = ground.check(&check);
+    assert!(
+        text.contains("table inet cambric-guard: equal (2 comparisons equal)"),
+        "{text}"
+    );
+
+    let unknown = ["check", "rules", "--node", "n1"];
+    let (status, text) = ground.check(&unknown);
+    assert!(status != Some(0), "{text}");
+    assert!(text.contains("table inet cambric-guard: unknown"), "{text}");
+
+    let nft = |text: &str| run(host, "nft", &[text]);
+    let table = "inet cambric-guard";
+    for (change, part) in [
+        (
+            format!("add element {table} route-reflector-users {{ 4243 }}"),
+            "user 4243",
+        ),
+        (
+            format!("delete element {table} route-reflector-ports {{ 179 }}"),
+            "port 179",
+        ),
+        (
+            format!("delete element {table} bfd-ports {{ 3784 }}"),
+            "port 3784",
+        ),
+        (format!("insert rule {table} output accept"), "accept"),
+        (format!("delete table {table}"), "no such table"),
+    ] {
+        nft(&change);
+        let (status, text) = ground.check(&check);
+        assert_eq!(status, Some(1), "{change}: {text}");
+        assert!(
+            text.contains("table inet cambric-guard: different"),
+            "{change}: {text}"
+        );
+        assert!(text.contains(part), "{change}: {text}");
+        if part != "no such table" {
+            nft(&format!("delete table {table}"));
+            run(host, program, &load);
+        }
+    }
 }

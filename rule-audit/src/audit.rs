@@ -1,6 +1,7 @@
 //! The comparison of all endpoints of a host.
 
 mod frame;
+mod host_guard;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display, Formatter};
@@ -30,6 +31,8 @@ pub struct Report {
 pub enum Subject {
     /// The table as a whole.
     Table,
+    /// The table of the host guard.
+    HostGuard,
     /// Interfaces that belong to no endpoint, such as an uplink, or a workload interface without an
     /// endpoint.
     Interface(String),
@@ -112,6 +115,10 @@ impl Display for Subject {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Table => write!(f, "table {} {}", TABLE.0, TABLE.1),
+            Self::HostGuard => {
+                let (family, name) = crate::evaluator::HOST_GUARD;
+                write!(f, "table {family} {name}")
+            }
             Self::Interface(name) => write!(f, "interface {name}"),
             Self::Endpoint(name, interface) => write!(f, "endpoint {name} ({interface})"),
         }
@@ -146,7 +153,10 @@ pub fn audit_touched(fabric: &Fabric, listing: &Listing, touched: &Touched) -> R
         report.unknown(Subject::Table, "", fault.clone());
     }
     let mut space = Space::new();
-    let tasks = tasks((fabric, table, touched), &mut space, &mut report);
+    let mut tasks = tasks((fabric, table, touched), &mut space, &mut report);
+    if touched.is_everything() {
+        tasks.extend(host_guard::tasks(fabric, listing, &mut space, &mut report));
+    }
     let mark = space.mark();
     let mut known: HashMap<(Family, Vec<u32>, Vec<u32>), (), FixedState> = HashMap::default();
     for task in tasks {

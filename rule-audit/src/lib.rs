@@ -5,8 +5,11 @@
 //! result is equal, or a packet about which they decide differently, with the rule on each side. A
 //! field or expression that is not known makes the result "unknown", never equal.
 //!
-//! Not compared: the guard except for control ports; budgets; loops of services; the DSCP; fragments, which the kernel reassembles before; ICMP in IPv6 packets and ICMPv6 in IPv4
-//! packets, if rules distinguish protocols.
+//! The table of the host guard is compared, too, with the ports and users of the BGP daemons.
+//!
+//! Not compared: the guard except for control ports; budgets; loops of services; the DSCP; fragments, which
+//! the kernel reassembles before; ICMP in IPv6 packets and ICMPv6 in IPv4 packets, if rules distinguish
+//! protocols; segments without a user at the host guard.
 
 pub mod audit;
 pub mod evaluator;

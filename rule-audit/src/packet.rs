@@ -20,6 +20,8 @@ pub enum Field {
     Translated,
     /// Whether its connection was cut: the bit [`CUT`] of the mark of the connection.
     Cut,
+    /// The user of the socket that sends it, or [`NO_USER`].
+    User,
     /// The source address.
     Source,
     /// The destination address.
@@ -42,13 +44,14 @@ pub enum Field {
 
 impl Field {
     /// All fields, in the order of a comparison.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::State,
         Self::Direction,
         Self::SourceLocal,
         Self::Marked,
         Self::Translated,
         Self::Cut,
+        Self::User,
         Self::Source,
         Self::Destination,
         Self::OriginalSource,
@@ -81,6 +84,7 @@ impl Field {
             Self::Source | Self::Destination | Self::OriginalSource | Self::ReplySource => {
                 family.last()
             }
+            Self::User => NO_USER,
             Self::Protocol | Self::IcmpType | Self::IcmpCode => u8::MAX as u128,
             Self::SourcePort | Self::DestinationPort => u16::MAX as u128,
         }
@@ -92,6 +96,10 @@ pub const ACCEPTED: u64 = 0x1_0000;
 
 /// The bit of the mark of a connection that was cut.
 pub const CUT: u64 = 0x4000_0000;
+
+/// The user of a packet without a socket, or of a socket without an owner. A match of the user never
+/// applies to it, whatever it compares. No user has this id.
+pub const NO_USER: u128 = u32::MAX as u128;
 
 /// The states of a connection, with the kernel's bit. A packet has one of them.
 pub const STATES: [(&str, u64); 5] = [
@@ -213,6 +221,11 @@ impl Display for Packet {
             if self.get(field) == 1 {
                 f.write_str(text)?;
             }
+        }
+        match self.get(Field::User) {
+            0 => {}
+            NO_USER => f.write_str(", without a user")?,
+            user => write!(f, ", user {user}")?,
         }
         Ok(())
     }

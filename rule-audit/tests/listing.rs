@@ -53,7 +53,8 @@ fn compared_with(store: &BTreeMap<String, Value>, listing: &str, control: &Contr
     let fabric = Fabric::read(store, "n1", |settings| {
         settings.control = control.clone();
         let exceptions = &mut settings.control.exceptions;
-        exceptions.push("10.65.0.1".parse().unwrap());
+        let exception = "10.65.0.1".parse().unwrap();
+        exceptions.push((exception, exception));
     });
     audit(&fabric, &Listing::parse(listing).unwrap())
 }
@@ -315,6 +316,19 @@ fn guard_with_an_open_control_port_is_different() {
         ports: vec![port],
         ..Control::default()
     };
+    let reflector = |address: &str, port: u16| {
+        let key = "/cambric/v1/reflector/rr1".to_owned();
+        (
+            key,
+            json!({"asNumber": 64512, "ipv4Address": address, "port": port}),
+        )
+    };
+    let listening = |kind: &str, host: &str, port: u16| {
+        let key = format!("{PREFIX}felixconfigurations/node.n1");
+        let field = |rest: &str| format!("{kind}{rest}");
+        let spec = json!({field("Enabled"): true, field("Host"): host, field("Port"): port});
+        (key, json!({ "spec": spec }))
+    };
     let none = Control::default;
     let same = ("tests", "tests");
     let all = ["guard", "guard-forward", "guard-input"];
@@ -324,6 +338,29 @@ fn guard_with_an_open_control_port_is_different() {
         (same, peer("10.0.0.1"), none(), vec![]),
         (same, peer("10.0.0.2:1179"), none(), all.to_vec()),
         (same, peer("[fd00::2]:1179"), none(), all.to_vec()),
+        (same, reflector("10.0.0.1", 1179), none(), vec![]),
+        (same, reflector("10.0.0.2", 1179), none(), all.to_vec()),
+        (same, reflector("10.0.0.1", 1180), none(), all.to_vec()),
+        (same, listening("health", "0.0.0.0", 2379), none(), vec![]),
+        (
+            same,
+            listening("health", "0.0.0.0", 2380),
+            none(),
+            vec!["guard-input"],
+        ),
+        (same, listening("health", "localhost", 2380), none(), vec![]),
+        (
+            same,
+            listening("prometheusMetrics", "10.0.0.11", 9091),
+            none(),
+            vec!["guard-input"],
+        ),
+        (
+            same,
+            listening("prometheusMetrics", "127.0.0.1", 9091),
+            none(),
+            vec![],
+        ),
         (same, configured(1790), none(), vec![]),
         (same, configured(1791), none(), all.to_vec()),
         (same, node(), ports(180), vec![]),
@@ -456,9 +493,22 @@ fn chains_of(report: &Report) -> usize {
 }
 
 #[test]
+fn control_ports_of_an_unread_file_are_unknown() {
+    let control = Control {
+        unread: vec!["felix.toml: no such file".to_owned()],
+        ..Control::default()
+    };
+    let report = compared_with(&store(), LISTING, &control);
+    assert!(!report.is_equal() && !report.is_different(), "{report:#?}");
+    let unknown = &report.subjects[&Subject::Table].unknown;
+    assert!(unknown[0].wanted.ends_with("no such file"), "{unknown:?}");
+}
+
+#[test]
 fn only_interfaces_of_touched_objects_are_compared() {
     let fabric = Fabric::read(&store(), "n1", |settings| {
-        settings.control.exceptions = vec!["10.65.0.1".parse().unwrap()];
+        let exception = "10.65.0.1".parse().unwrap();
+        settings.control.exceptions = vec![(exception, exception)];
     });
     let listing = Listing::parse(LISTING).unwrap();
     let subjects = |touch: &dyn Fn(&mut Touched)| -> Vec<String> {

@@ -63,7 +63,8 @@ async fn measure(ground: &mut Ground, options: &Options) -> Result<Measures> {
     let listed = used(node, command(&listing, Path::new("nft"), &LISTING)?).await?;
     let check = fabric::program("cambric")?;
     let store = format!("http://{}", ground.fabric.plan.store_address());
-    let mut arguments = vec!["check", "rules", "--all", "--node", &node.plan.name];
+    let mut arguments = vec!["check", "rules", "--all", "--no-files"];
+    arguments.extend(["--node", &node.plan.name]);
     let whole = command(&report, &check, &arguments)?.env("ETCD_ENDPOINTS", &store);
     let whole = used(node, whole).await?;
     is_equal(&report, size)?;

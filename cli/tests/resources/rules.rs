@@ -38,6 +38,7 @@ pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
     tool.apply("endpoints.yaml", MANIFEST);
     let listing = tool.file("listing.json", LISTING);
     let file = ["check", "rules", "--node", "n1", "--listing", &listing];
+    let file = [&file[..], &["--no-files"]].concat();
     let check = [&file[..], &["--control-port-exceptions", "10.65.0.1"]].concat();
     let output = tool.done(&check);
     assert!(
@@ -58,6 +59,10 @@ pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
     );
     let (output, _) = tool.failed(&[&check[..], &["--control-ports", "181"]].concat());
     assert!(output.contains("port 181, new"), "{output}");
+    // Without a file of Felix, its control ports are not known.
+    let (output, _) = tool.failed(&["check", "rules", "--node", "n1", "--listing", &listing]);
+    assert!(output.contains("there is no file of Felix"), "{output}");
+    members_of_the_datastore_are_closed(tool, &listing);
     let closed = MANIFEST.replace("{ingress: [{action: Allow}], egress", "{egress");
     tool.apply("closed.yaml", &closed);
     let (output, _) = tool.failed(&check);
@@ -76,4 +81,20 @@ pub(crate) async fn rules_of_a_listing_are_compared(tool: &Tool) {
         error.contains("the listing has no list `nftables`"),
         "{error}"
     );
+}
+
+/// A file of Felix is read, and the members of the datastore: the rules of the listing do not close them.
+fn members_of_the_datastore_are_closed(tool: &Tool, listing: &str) {
+    let text = "control_port_exceptions = [\"10.65.0.1/32\"]\n[datastore]\nendpoints = []\n";
+    let file = tool.file("felix.toml", text);
+    let rest = ["--listing", listing, "--felix-file", &file];
+    let check = [&["check", "rules", "--node", "n1"][..], &rest].concat();
+    let (output, _) = tool.failed(&check);
+    for part in [
+        "chain guard-input: IPv4 TCP",
+        "control port of the fabric",
+        "5 different, 0 unknown",
+    ] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Report, Subject, TABLE};
-use crate::evaluator::{Cut, Fabric, Guard, Hook, HostHook, Translation};
+use crate::evaluator::{Cut, Fabric, Guard, HOST_GUARD, Hook, HostHook, Translation};
 use crate::ruleset::{Base, Listing, Table, budget, clears_mark, single};
 
 /// A base chain that is not compared, or not as a whole. It accepts nothing that another chain would drop.
@@ -78,21 +78,49 @@ pub(super) fn check(report: &mut Report, fabric: &Fabric, listing: &Listing, tab
     }
     for hook in Hook::ALL {
         let (name, at, priority) = hook.chain();
-        check_base(report, table, "filter", (name, at, priority), true);
+        check_base(
+            report,
+            &Subject::Table,
+            table,
+            "filter",
+            (name, at, priority),
+            true,
+        );
     }
     for hook in HostHook::ALL {
-        check_base(report, table, "filter", hook.chain(), false);
+        check_base(
+            report,
+            &Subject::Table,
+            table,
+            "filter",
+            hook.chain(),
+            false,
+        );
     }
     for chain in Translation::ALL {
-        check_base(report, table, "nat", chain.chain(), false);
+        check_base(report, &Subject::Table, table, "nat", chain.chain(), false);
     }
     for chain in Cut::ALL {
-        check_base(report, table, "filter", chain.chain(), cuts(fabric, table));
+        check_base(
+            report,
+            &Subject::Table,
+            table,
+            "filter",
+            chain.chain(),
+            cuts(fabric, table),
+        );
     }
     check_mark(report, table);
     for chain in &SKIPPED {
         let place = (chain.name, chain.hook, chain.priority);
-        let base = check_base(report, table, "filter", place, chain.is_required);
+        let base = check_base(
+            report,
+            &Subject::Table,
+            table,
+            "filter",
+            place,
+            chain.is_required,
+        );
         if let Some(base) = base {
             if !base.accepts {
                 let (wanted, found) = ("the policy accept", "the policy drop");
@@ -128,7 +156,8 @@ pub(super) fn check(report: &mut Report, fabric: &Fabric, listing: &Listing, tab
     }
     for ((family, name), other) in &listing.tables {
         let has_base = other.chains.values().any(|chain| chain.base.is_some());
-        if (&**family, &**name) != TABLE && has_base {
+        let is_compared = [TABLE, HOST_GUARD].contains(&(&**family, &**name));
+        if !is_compared && has_base {
             report.notes.push(format!(
                 "table {family} {name} is not compared: it may drop, translate or redirect"
             ));
@@ -143,8 +172,9 @@ pub(super) fn cuts(fabric: &Fabric, table: &Table) -> bool {
 }
 
 /// Checks kind, hook and priority of a base chain. Returns the chain if it exists.
-fn check_base<'t>(
+pub(super) fn check_base<'t>(
     report: &mut Report,
+    subject: &Subject,
     table: &'t Table,
     kind: &str,
     (name, hook, priority): (&str, &str, i64),
@@ -155,14 +185,14 @@ fn check_base<'t>(
     let wanted = format!("a {kind} chain at {hook} with priority {priority}");
     match base {
         None if is_required || chain.is_some() => {
-            report.fault(Subject::Table, name, wanted, "no such base chain");
+            report.fault(subject.clone(), name, wanted, "no such base chain");
         }
         None => {}
         Some(base) => {
             let is_right = base.kind == kind && base.hook == hook && base.priority == priority;
             if !is_right {
                 let found = format!("{} {} {}", base.kind, base.hook, base.priority);
-                report.fault(Subject::Table, name, wanted, found);
+                report.fault(subject.clone(), name, wanted, found);
             }
         }
     }

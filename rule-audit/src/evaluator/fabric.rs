@@ -14,7 +14,7 @@ use super::policies::{Policy, Tier, policy, tier};
 use super::pools::Pools;
 use super::rules::{Rule, rules};
 use super::settings::Settings;
-use super::stored::Stored;
+use super::stored::{REFLECTORS, Stored};
 use super::tunnels::Tunnels;
 use super::values::{Labels, labels};
 
@@ -105,8 +105,17 @@ impl Fabric {
         let configurations: Values<'_> = global(store, "bgpconfigurations").collect();
         let peers: Values<'_> = global(store, "bgppeers").collect();
         let peers = peers.iter().map(|(_, value)| &**value);
-        fabric.control = Control::read(configurations.iter().map(|(_, value)| &**value), peers);
+        let configurations = configurations.iter().map(|(_, value)| &**value);
+        let reflectors: Values<'_> = store.below(REFLECTORS.to_owned()).collect();
+        let reflectors = reflectors.iter().map(|(_, value)| &**value);
+        fabric.control = Control::read(configurations, peers, reflectors);
         fabric.control.extend(&fabric.settings.control);
+        for socket in fabric.settings.sockets() {
+            fabric.control.close(socket);
+        }
+        let unread = fabric.control.unread.iter();
+        let unread = unread.map(|reason| format!("control ports are not known: {reason}"));
+        fabric.faults.extend(unread);
         fabric.members = Members::new(members);
         fabric.find_conflicts();
         fabric

@@ -8,6 +8,7 @@ mod control;
 use std::net::{IpAddr, SocketAddr};
 
 use super::fabric::Fabric;
+use super::host_guard::BFD;
 use crate::packet::{Family, Field, protocol};
 use crate::ranges::{Ranges, number};
 use crate::space::{Act, ConditionId, ProgramId, Row, Space, Step};
@@ -16,8 +17,6 @@ use control::BGP;
 
 pub use control::Control;
 
-/// The UDP ports of BFD: for neighbors on a link (RFC 5881 §4), and behind routers (RFC 5883 §5).
-const BFD: [u16; 2] = [3784, 4784];
 const LOOPBACK_V4: (u128, u128) = (127 << 24, (128 << 24) - 1);
 const LOOPBACK_V6: (u128, u128) = (1, 1);
 const LINK_LOCAL: (u128, u128) = (0xfe80 << 112, (0xfec0 << 112) - 1);
@@ -83,7 +82,9 @@ impl Builder<'_> {
             self.add(vec![link_local], Act::Either, "link-local destination");
         }
         let exceptions = self.fabric.control.exceptions.iter();
-        let exceptions = exceptions.filter_map(|address| self.of_family(*address));
+        let exceptions = exceptions.filter_map(|(first, last)| {
+            Some((self.of_family(*first)?.0, self.of_family(*last)?.1))
+        });
         let exceptions: Vec<(u128, u128)> = exceptions.collect();
         let is_exception = self.is_in(Field::Source, exceptions);
         let closed = match chain {
@@ -176,7 +177,8 @@ impl Builder<'_> {
 
     /// Returns the condition of packets to single services.
     fn services(&mut self) -> Vec<ConditionId> {
-        let services = self.fabric.control.services.iter();
+        let control = &self.fabric.control;
+        let services = control.services.iter().chain(&control.peers);
         let rows: Vec<Row> = services
             .filter(|service| !is_of_each_host(service.ip()))
             .filter_map(|service| {

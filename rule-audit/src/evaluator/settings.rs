@@ -1,11 +1,12 @@
 //! Settings of the packet filter.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
 
 use super::failsafe::Failsafe;
 use super::guard::Control;
+use super::host_guard::HostGuard;
 use super::values::texts;
 use crate::packet::Family;
 use crate::ranges::parse_network;
@@ -51,6 +52,51 @@ pub struct Settings {
     pub control: Control,
     /// Whether Felix cuts connections that policies forbid.
     pub cuts: bool,
+    /// The socket for probes of health.
+    pub health: Socket,
+    /// The socket for scrapers of metrics.
+    pub metrics: Socket,
+    /// The correct host guard; `None`: it is not known.
+    pub host_guard: Option<HostGuard>,
+}
+
+/// A socket of Felix that other hosts may reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// Whether it exists.
+    pub is_enabled: bool,
+    /// Its address.
+    pub address: SocketAddr,
+}
+
+impl Socket {
+    const fn off(port: u16) -> Self {
+        Self {
+            is_enabled: false,
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+        }
+    }
+
+    /// Applies the fields of a FelixConfiguration.
+    fn apply(&mut self, spec: &Value, [enabled, host, port]: [&str; 3]) {
+        if let Some(is) = spec[enabled].as_bool() {
+            self.is_enabled = is;
+        }
+        match spec[host].as_str() {
+            None => {}
+            Some("" | "localhost") => self.address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            Some(text) => {
+                let address = text.parse();
+                self.address
+                    .set_ip(address.unwrap_or_else(|_| self.address.ip()));
+            }
+        }
+        let port = spec[port]
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok());
+        self.address
+            .set_port(port.unwrap_or_else(|| self.address.port()));
+    }
 }
 
 impl Default for Settings {
@@ -75,11 +121,21 @@ impl Default for Settings {
             tunnel_sources: Vec::new(),
             control: Control::default(),
             cuts: false,
+            health: Socket::off(9099),
+            metrics: Socket::off(9091),
+            host_guard: None,
         }
     }
 }
 
 impl Settings {
+    /// Returns the sockets that exist.
+    pub(super) fn sockets(&self) -> Vec<SocketAddr> {
+        let both = [&self.health, &self.metrics].into_iter();
+        let enabled = both.filter(|socket| socket.is_enabled);
+        enabled.map(|socket| socket.address).collect()
+    }
+
     /// Applies a FelixConfiguration.
     pub(super) fn apply(&mut self, value: &Value) {
         let spec = &value["spec"];
@@ -108,6 +164,14 @@ impl Settings {
             settings.takes_invalid = takes_invalid;
         }
         settings.failsafe.apply(spec);
+        let fields = ["healthEnabled", "healthHost", "healthPort"];
+        settings.health.apply(spec, fields);
+        let fields = [
+            "prometheusMetricsEnabled",
+            "prometheusMetricsHost",
+            "prometheusMetricsPort",
+        ];
+        settings.metrics.apply(spec, fields);
         if let Some(is) = spec["vxlanEnabled"].as_bool() {
             settings.vxlan = Some(is);
         }

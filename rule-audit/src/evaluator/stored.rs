@@ -8,15 +8,23 @@ use serde_json::Value;
 /// The prefix of the keys of resources.
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 
+/// The prefix of the keys of running route reflectors.
+pub const REFLECTORS: &str = "/cambric/v1/reflector/";
+
 /// The stored resources. Keys of other programs are ignored.
 pub trait Stored {
+    /// Returns the name and the value of each key below a prefix, in the order of keys.
+    fn below(&self, prefix: String) -> impl Iterator<Item = (&str, Cow<'_, Value>)>;
+
     /// Returns the name and the value of each resource of a kind, such as `tiers`, in the order of keys.
-    fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, Cow<'_, Value>)>;
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, Cow<'_, Value>)> {
+        self.below(format!("{PREFIX}{kind}/"))
+    }
 }
 
 impl Stored for BTreeMap<String, Value> {
-    fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, Cow<'_, Value>)> {
-        let named = named(self, kind);
+    fn below(&self, prefix: String) -> impl Iterator<Item = (&str, Cow<'_, Value>)> {
+        let named = named(self, prefix);
         named.map(|(name, value)| (name, Cow::Borrowed(value)))
     }
 }
@@ -24,8 +32,8 @@ impl Stored for BTreeMap<String, Value> {
 /// Values as the datastore has them. They are parsed one at a time: parsed, they take ten times as much
 /// memory. A value that is not JSON is null.
 impl Stored for BTreeMap<String, Vec<u8>> {
-    fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, Cow<'_, Value>)> {
-        let named = named(self, kind);
+    fn below(&self, prefix: String) -> impl Iterator<Item = (&str, Cow<'_, Value>)> {
+        let named = named(self, prefix);
         named.map(|(name, value)| {
             let value = serde_json::from_slice(value).unwrap_or_default();
             (name, Cow::Owned(value))
@@ -33,12 +41,11 @@ impl Stored for BTreeMap<String, Vec<u8>> {
     }
 }
 
-/// Returns the resources of a kind, by name.
-fn named<'s, V>(
-    all: &'s BTreeMap<String, V>,
-    kind: &str,
-) -> impl Iterator<Item = (&'s str, &'s V)> + use<'s, V> {
-    let prefix = format!("{PREFIX}{kind}/");
+/// Returns the values below a prefix, by name.
+fn named<V>(
+    all: &BTreeMap<String, V>,
+    prefix: String,
+) -> impl Iterator<Item = (&str, &V)> + use<'_, V> {
     let from = all.range(prefix.clone()..);
     from.map_while(move |(key, value)| Some((key.strip_prefix(&*prefix)?, value)))
 }

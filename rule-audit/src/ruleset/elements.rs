@@ -56,6 +56,8 @@ pub(super) enum Type {
     State,
     /// The direction in a connection.
     Direction,
+    /// A user id.
+    User,
     Other,
 }
 
@@ -71,6 +73,7 @@ impl Type {
             "ifname" => Self::Interface,
             "ct_state" => Self::State,
             "ct_dir" => Self::Direction,
+            "uid" => Self::User,
             _ => Self::Other,
         }
     }
@@ -199,6 +202,7 @@ fn read_one(value: &Value, kind: Type) -> Option<u128> {
             is_of_family.then(|| number(address))
         }
         Type::Port => within(u16::MAX.into()),
+        Type::User => within(u32::MAX.into()),
         Type::Protocol => within(u8::MAX.into()).or_else(|| protocol_named(text?)),
         Type::Icmp => within(u8::MAX.into()),
         Type::Icmpv6 => within(u8::MAX.into()).or_else(|| icmpv6_named(text?)),

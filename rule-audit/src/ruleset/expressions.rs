@@ -396,6 +396,7 @@ const fn name_of(kind: Type) -> &'static str {
         Type::Interface => "ifname",
         Type::State => "ct_state",
         Type::Direction => "ct_dir",
+        Type::User => "uid",
         Type::Other => "",
     }
 }

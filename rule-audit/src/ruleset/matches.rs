@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::elements::{Cell, Elements, Type, plain, read_cell};
 use super::unit::{Key, Matched, Unit, single};
-use crate::packet::{ACCEPTED, CUT, Family, Field, STATES, protocol};
+use crate::packet::{ACCEPTED, CUT, Family, Field, NO_USER, STATES, protocol};
 use crate::ranges::Ranges;
 use crate::space::{Condition, Row, SetId};
 
@@ -387,6 +387,11 @@ impl Unit<'_> {
         match key {
             "iifname" => interface(&self.view.input),
             "oifname" => interface(&self.view.output),
+            "skuid" => {
+                let has_user = Ranges::of([(0, NO_USER - 1)]);
+                let has_user = self.space.is_in(Field::User, has_user, true);
+                Some(Key::of(Field::User, Type::User, vec![has_user]))
+            }
             "l4proto" => Some(Key::of(Field::Protocol, Type::Protocol, Vec::new())),
             _ => None,
         }
