@@ -5,7 +5,7 @@
 #[path = "../../../rule-audit/tests/common/mod.rs"]
 pub(crate) mod common;
 #[path = "readback/mutants.rs"]
-mod mutants;
+pub(crate) mod mutants;
 #[path = "readback/sample.rs"]
 mod sample;
 #[path = "readback/typed.rs"]

@@ -6,6 +6,7 @@
 //! field after the other, each to one value of every class of values that the remaining conditions
 //! distinguish. So it evaluates all packets without listing them.
 
+mod chained;
 mod classes;
 mod compare;
 mod conditions;

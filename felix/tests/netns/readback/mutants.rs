@@ -144,7 +144,7 @@ impl Display for Tally {
 
 /// Why a change has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+pub(crate) enum Reason {
     /// Earlier rules decide about all packets that it matches, or no packet meets its conditions.
     NotReached,
     /// Other rules decide in the same way about the packets that the change affects.
@@ -194,7 +194,11 @@ pub(super) fn change_all(fabric: &Fabric, tally: &mut Tally) {
 }
 
 /// Returns why a changed rule has no effect. If no packet reaches it, its outcome does not matter.
-fn reason(fabric: &Fabric, original: &Listing, rule: Option<&(String, usize)>) -> Reason {
+pub(crate) fn reason(
+    fabric: &Fabric,
+    original: &Listing,
+    rule: Option<&(String, usize)>,
+) -> Reason {
     let mut listing = original.clone();
     let key = ("inet".to_owned(), "cambric-felix".to_owned());
     let table = listing.tables.get_mut(&key).unwrap();

@@ -19,7 +19,7 @@ use crate::world::try_run;
 pub(crate) struct Mutant {
     pub(crate) kind: &'static str,
     /// The chain and the place of the changed rule in it.
-    rule: Option<(String, usize)>,
+    pub(crate) rule: Option<(String, usize)>,
     pub(crate) change: String,
     pub(crate) ruleset: Ruleset,
 }

@@ -1,533 +1,338 @@
-//! Changed rules in the kernel, and packets that show it: each change that the comparison with the stored
-//! policies finds is found by sent packets, too.
+//! Changed rules in the kernel: each change is found by the comparison with the stored policies and by a
+//! sent packet, or is proven to change nothing.
 //!
-//! The compiled listings give packets that the two rulesets treat differently. Only the treatment by the
-//! kernel counts: it must differ from that of the original rules, which are sent the same packets at the end.
+//! The chains of the original and of the changed rules are compared over all packets from each place to each
+//! other one. A packet about which they differ is sent, after the packets that make its connection. Only the
+//! treatment by the kernel counts: it must differ from that of the original rules, which treat all sent
+//! packets again at the end.
+
+#[path = "changed/sendable.rs"]
+mod sendable;
+#[path = "changed/treated.rs"]
+mod treated;
+#[path = "changed/ways.rs"]
+mod ways;
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
-use cambric_felix::apply::{Rules, conntrack};
-use cambric_felix::render::{Touched, changes, creation};
-use rule_audit::evaluator::{Hook, HostHook, Spec};
-use rule_audit::packet::{Family, Field, Packet, protocol, state};
-use rule_audit::ranges::{address, number};
-use rule_audit::ruleset::{Compiler, Table, View};
-use rule_audit::space::{Comparison, Outcome, ProgramId, Space, compare};
+use cambric_felix::apply::Rules;
+use cambric_felix::render::{Ruleset, creation};
+use rule_audit::packet::Packet;
+use rule_audit::space::{Comparison, Outcome, ProgramId, compare};
 use rule_audit::{Fabric, Listing};
 
 use super::draw::Draw;
-use super::evaluated::packet;
-use super::hosts::{any_probe, at_link};
-use super::probe::{Kind, Probe, RESET, SYN, Tracked};
+use super::hosts::at_link;
 use super::wires::Party;
-use super::{Lab, Stored, everyone, is_long, stores};
+use super::{Lab, Stored, is_long, stores};
+use crate::readback::mutants::{Reason, reason};
 use crate::readback::{add_hosts, add_translation, fabric, listing, typed};
 use crate::world::{lab, try_run};
+use sendable::exchange;
+use treated::Trial;
+use ways::{Chains, Way, World};
 
-/// Drawn packets.
-const CANDIDATES: usize = 2500;
-/// Packets near one that the comparison reports.
-const NEAR: usize = 600;
 /// Packets that are sent for one change.
 const SENT: usize = 8;
-/// Changes in a run of all tests, and in a long run.
-const CHANGES: [usize; 2] = [130, 400];
+/// How often packets are sent of which the kernel chooses the port, from a range at least twice as large as
+/// the wanted one.
+const ATTEMPTS: u32 = 64;
+/// Changes of each datastore, in a run of all tests and in a long run.
+const CHANGES: [usize; 2] = [250, 700];
+/// Minimum number of changes that the kernel accepts.
+const ACCEPTED_MIN: usize = 200;
 /// Minimum number of changes that packets find.
-const FOUND_MIN: usize = 40;
+const FOUND_MIN: usize = 100;
 /// The kinds of host endpoints and translations. Without `doNotTrack`, fewer hooks decide in the same way.
 const KINDS: [(usize, usize); 2] = [(0b0000_1101, 0b0010_1011), (0b0001_1101, 0b0000_1011)];
 const FELIX: &str = "cambric-felix";
 
-/// A packet, and whether it is followed by an answer and a later packet.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    sender: Party,
-    probe: Probe,
-    goes_on: bool,
+/// A way, with the programs of the original rules for it.
+struct Original {
+    way: Way,
+    whole: ProgramId,
+    /// For packets that the lab can send.
+    sendable: ProgramId,
 }
 
-/// The treatment of a packet: the place where it arrives, its destination and its source there.
-type Treatment = Option<(Party, IpAddr, Source)>;
-
-/// The source of a packet that arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// As it was sent.
-    Kept,
-    /// Another address, and a port in this range.
-    Translated(u16, u16),
-}
-
-/// A chain, the places of its packets before and after it, and their family.
-type Path = (&'static str, Option<Party>, Option<Party>, Family);
-
-/// The rules of a listing, as programs for the links of the host.
-struct Listed<'l> {
-    /// The places of floating addresses.
-    routes: &'l BTreeMap<IpAddr, Party>,
-    space: Space,
-    compiler: Compiler,
-    table: &'l Table,
-    programs: BTreeMap<Path, ProgramId>,
-}
-
-/// A packet on its way.
-struct Way {
-    packet: Packet,
-    probe: Probe,
-    source: Source,
-}
-
-/// The end of a way: the packet is dropped, or the decision is not known.
-enum End {
-    Dropped,
+/// Why no packet shows a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Proof {
+    /// Read-back is equal over all packets: earlier rules decide about all packets of the rule.
+    NotReached,
+    /// Read-back is equal over all packets: other rules decide in the same way.
+    SameDecision,
+    /// Another base chain decides in the same way about all packets of each way.
+    OtherChain,
+    /// Read-back finds it. The original rules leave the port of a translated source to the kernel, and the
+    /// changed ones restrict it: each packet is also one of the original rules.
+    FreePort,
+    /// Read-back reports the rule as unknown, so the check fails; the kernel treats the packets that it
+    /// cannot evaluate as before.
     Unknown,
 }
 
-impl<'l> Listed<'l> {
-    fn new(listing: &'l Listing, routes: &'l BTreeMap<IpAddr, Party>) -> Self {
-        let key = ("inet".to_owned(), FELIX.to_owned());
-        Self {
-            routes,
-            space: Space::new(),
-            compiler: Compiler::default(),
-            table: &listing.tables[&key],
-            programs: BTreeMap::new(),
-        }
-    }
+/// The results of all changes.
+#[derive(Default)]
+struct Results {
+    /// Packets that are treated differently, by kind of the change.
+    sent: Vec<(&'static str, Trial)>,
+    proven: Vec<(&'static str, Proof, String)>,
+    rejected: BTreeMap<&'static str, usize>,
+    /// Changes that are neither found nor proven to change nothing.
+    missed: Vec<String>,
+}
 
-    fn place(&self, address: IpAddr) -> Party {
-        let floating = self.routes.get(&address);
-        floating.copied().unwrap_or_else(|| Party::of(address))
-    }
+/// The result of the comparison of all ways for one change.
+enum Shown {
+    /// Packets that the rules treat differently.
+    Differently(Vec<Trial>),
+    /// All packets that the lab can send are treated in the same way, but not this one.
+    NotSent(String),
+    /// Not all packets can be evaluated; the kernel may treat these differently.
+    Unknown(Vec<Trial>, String),
+    /// Only the ports of translated sources are restricted.
+    FreePort,
+    /// All packets are treated in the same way.
+    Same,
+}
 
-    /// Returns the treatment of a packet, and those of the packets after it; `None` if one is not known.
-    fn follow(&mut self, candidate: &Candidate) -> Option<Vec<(Party, Probe, Treatment)>> {
-        let mut tracked = Tracked::default();
-        let mut all = Vec::new();
-        let mut next = |own: &mut Self, sender, probe: &Probe| {
-            let (treatment, is_plain) = own.treat(sender, probe, &tracked)?;
-            if treatment.is_some() && is_plain {
-                tracked.add(probe);
-            }
-            all.push((sender, *probe, treatment));
-            Some(is_plain)
-        };
-        let Candidate { sender, probe, .. } = *candidate;
-        let is_plain = next(self, sender, &probe)?;
-        let receiver = self.place(probe.to);
-        let is_claimed = Party::of(probe.from) != sender;
-        let is_quiet = receiver != Party::Host && receiver != sender && !is_claimed;
-        let answer = probe.answer().filter(|_| is_plain && is_quiet);
-        if let (true, Some(answer)) = (candidate.goes_on, answer) {
-            next(self, receiver, &answer)?;
-            if sender != Party::Host || probe.kind == Kind::Udp {
-                next(self, sender, &probe.later())?;
+impl Shown {
+    /// Compares the ways of changed rules with the original ones.
+    fn of(world: &mut World<'_>, originals: &[Original], changed: &Listing) -> Self {
+        let mut chains = Chains::new(changed);
+        let mut different = Vec::new();
+        for original in originals {
+            let whole = chains.way(world, &original.way);
+            if whole != original.whole {
+                different.push((original, whole));
             }
         }
-        Some(all)
-    }
-
-    /// Returns the treatment of a packet, and whether its connection is tracked without a translation.
-    fn treat(
-        &mut self,
-        sender: Party,
-        probe: &Probe,
-        tracked: &Tracked,
-    ) -> Option<(Treatment, bool)> {
-        let mut way = Way {
-            packet: packet(probe, tracked),
-            probe: *probe,
-            source: Source::Kept,
-        };
-        let is_answer = way.packet.get(Field::Direction) == 1;
-        let (first, second) = match is_answer {
-            true => (probe.to, probe.from),
-            false => (probe.from, probe.to),
-        };
-        way.packet = way
-            .packet
-            .with(Field::OriginalSource, number(first))
-            .with(Field::ReplySource, number(second));
-        match self.pass(sender, &mut way) {
-            Err(End::Dropped) => Some((None, true)),
-            Err(End::Unknown) => None,
-            Ok(()) => {
-                let is_untracked = way.packet.get(Field::State) == state::UNTRACKED;
-                let is_kept = way.source == Source::Kept && way.probe.to == probe.to;
-                let receiver = self.place(way.probe.to);
-                // A place receives its own packets, too.
-                let is_clear = receiver != sender || sender == Party::Host;
-                let treatment = (receiver, way.probe.to, way.source);
-                is_clear.then_some((Some(treatment), is_kept && !is_untracked))
-            }
-        }
-    }
-
-    fn pass(&mut self, sender: Party, way: &mut Way) -> Result<(), End> {
-        let former = self.place(way.probe.to);
-        let is_looped = sender == Party::Host && former == Party::Host;
-        if sender == Party::Host {
-            self.all(&["host-untracked-output"], None, Some(former), way)?;
-            self.translate("translate-own", None, Some(former), way)?;
-            self.all(&["output", "host-output"], None, Some(former), way)?;
-        }
-        if sender != Party::Host || is_looped {
-            let input = Some(sender);
-            self.all(&["prerouting", "host-untracked"], input, None, way)?;
-            self.all(&["host-untranslated"], input, None, way)?;
-            self.translate("translate", input, None, way)?;
-            if self.place(way.probe.to) == Party::Host {
-                let chains = ["input", "host-input", "input-to-host"];
-                return self.all(&chains, input, None, way);
-            }
-            let output = Some(self.place(way.probe.to));
-            let chains = ["forward", "host-forward", "forward-to", "host-forward-to"];
-            self.all(&chains, input, output, way)?;
-        }
-        let output = Some(self.place(way.probe.to));
-        self.translate("translate-source", None, output, way)
-    }
-
-    fn all(
-        &mut self,
-        chains: &[&'static str],
-        input: Option<Party>,
-        output: Option<Party>,
-        way: &mut Way,
-    ) -> Result<(), End> {
-        for chain in chains {
-            match self.run(chain, input, output, &way.packet)? {
-                Outcome::Marked => way.packet = way.packet.with(Field::Marked, 1),
-                Outcome::Untracked => {
-                    way.packet = way
-                        .packet
-                        .with(Field::Marked, 1)
-                        .with(Field::State, state::UNTRACKED)
-                        .with(Field::Direction, 0);
+        let (mut trials, mut doubtful) = (Vec::new(), Vec::new());
+        let mut has_free_port = false;
+        for (original, whole) in &different {
+            let way = &original.way;
+            let new = world.sendable(way, *whole);
+            let start = Packet::new(way.family);
+            let result = compare(&mut world.space, start, original.sendable, new);
+            let (all, difference) = match result {
+                Comparison::Different(difference) => (&mut trials, difference),
+                Comparison::Unknown(difference)
+                    if difference.wanted.outcome != Outcome::Unknown =>
+                {
+                    (&mut doubtful, difference)
                 }
-                _ => {}
+                _ => continue,
+            };
+            let wanted = world.arrival(way, difference.wanted.outcome);
+            // A place also receives its own packets.
+            let is_own = |receiver| receiver == way.sender && receiver != Party::Host;
+            if all.len() == SENT || wanted.is_some_and(|arrival| is_own(arrival.receiver)) {
+                continue;
             }
-        }
-        Ok(())
-    }
-
-    /// Translates an address of the first packet of a connection.
-    fn translate(
-        &mut self,
-        chain: &'static str,
-        input: Option<Party>,
-        output: Option<Party>,
-        way: &mut Way,
-    ) -> Result<(), End> {
-        if way.packet.get(Field::State) != state::NEW {
-            return Ok(());
-        }
-        let Outcome::Translated(text) = self.run(chain, input, output, &way.packet)? else {
-            return Ok(());
-        };
-        let text = self.space.text(text);
-        let Some(to) = text.strip_prefix("translate the destination to ") else {
-            let range = text.split(" port ").nth(1).and_then(|ports| {
-                let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
-                Some((first.parse().ok()?, last.parse().ok()?))
+            let exchange = exchange(way, &difference.packet);
+            if exchange.last.probe.from == exchange.last.probe.to {
+                continue;
+            }
+            let found = difference.found.outcome;
+            let found = (found != Outcome::Unknown).then(|| world.arrival(way, found));
+            let (one, other) = (wanted, found.flatten());
+            let attempts = match (one, other) {
+                (Some(wanted), Some(found)) if wanted.includes(&found) => {
+                    has_free_port = true;
+                    continue;
+                }
+                (Some(wanted), Some(found)) if found.includes(&wanted) => ATTEMPTS,
+                _ => 1,
+            };
+            all.push(Trial {
+                exchange,
+                wanted,
+                attempts,
             });
-            let (first, last) = range.unwrap_or((0, u16::MAX));
-            way.source = Source::Translated(first, last);
-            return Ok(());
-        };
-        let mut words = to.split(' ');
-        let to = words.next().and_then(|word| word.parse::<IpAddr>().ok());
-        way.probe.to = to.ok_or(End::Unknown)?;
-        let port = words.nth(1).and_then(|word| word.parse::<u16>().ok());
-        way.probe.destination_port = port.unwrap_or(way.probe.destination_port);
-        way.packet = way
-            .packet
-            .with(Field::Destination, number(way.probe.to))
-            .with(Field::ReplySource, number(way.probe.to));
-        if way.probe.has_ports() {
-            let port = way.probe.destination_port.into();
-            way.packet = way.packet.with(Field::DestinationPort, port);
         }
-        if chain == "translate-own" {
-            way.packet = way.packet.with(Field::Translated, 1);
+        if !trials.is_empty() {
+            return Self::Differently(trials);
         }
-        Ok(())
-    }
-
-    fn run(
-        &mut self,
-        chain: &'static str,
-        input: Option<Party>,
-        output: Option<Party>,
-        packet: &Packet,
-    ) -> Result<Outcome, End> {
-        let key = (chain, input, output, packet.family);
-        let program = match self.programs.get(&key) {
-            Some(known) => *known,
-            None if !self.table.chains.contains_key(chain) => return Ok(Outcome::Accept),
-            None => {
-                let view = View {
-                    family: packet.family,
-                    input: input.map(Party::interface),
-                    output: output.map(Party::interface),
-                };
-                let of = (FELIX, self.table);
-                let made = self.compiler.chain(&mut self.space, of, chain, &view);
-                self.programs.insert(key, made);
-                made
-            }
-        };
-        match self.space.run(program, packet).0 {
-            Outcome::Drop => Err(End::Dropped),
-            Outcome::Either | Outcome::Unknown => Err(End::Unknown),
-            outcome => Ok(outcome),
+        if has_free_port {
+            return Self::FreePort;
         }
-    }
-}
-
-/// Returns a packet that the rules treat differently from the stored policies, with its chain and link, by
-/// the exact comparison.
-fn reported(fabric: &Fabric, listing: &Listing) -> Option<(&'static str, String, Packet)> {
-    let key = ("inet".to_owned(), FELIX.to_owned());
-    let table = &listing.tables[&key];
-    let (mut space, mut spec) = (Space::new(), Spec::new(fabric));
-    let mut compiler = Compiler::default();
-    let mut different = |space: &mut Space, wanted, chain, inbound, link: &str, family| {
-        let link = Some(link.to_owned());
-        let (input, output) = if inbound { (link, None) } else { (None, link) };
-        let view = View {
-            family,
-            input,
-            output,
-        };
-        if !table.chains.contains_key(chain) {
-            return None;
-        }
-        let found = compiler.chain(space, (FELIX, table), chain, &view);
-        match compare(space, Packet::new(family), wanted, found) {
-            Comparison::Different(difference) => Some(difference.packet),
-            _ => None,
-        }
-    };
-    for family in Family::ALL {
-        for endpoint in &fabric.endpoints {
-            for hook in Hook::ALL {
-                let wanted = spec.program(&mut space, endpoint, hook, family);
-                let (chain, inbound) = (hook.chain().0, hook.is_from_workload());
-                let link = &endpoint.interface;
-                if let Some(packet) = different(&mut space, wanted, chain, inbound, link, family) {
-                    return Some((chain, link.clone(), packet));
+        let mut unknown = None;
+        for (original, whole) in &different {
+            let way = &original.way;
+            let old = world.possible(way, original.whole);
+            let new = world.possible(way, *whole);
+            let start = Packet::new(way.family);
+            match compare(&mut world.space, start, old, new) {
+                Comparison::Equal => {}
+                Comparison::Different(difference) => {
+                    let text = format!(
+                        "{way:?}: {}, {:?} => {:?}",
+                        difference.packet, difference.wanted.outcome, difference.found.outcome
+                    );
+                    return Self::NotSent(text);
+                }
+                other => {
+                    unknown.get_or_insert_with(|| format!("{way:?}: {other:?}"));
                 }
             }
         }
-        for link in ["uplink", "side", "cali1"] {
-            for hook in HostHook::ALL {
-                let wanted = spec.host_program(&mut space, link, hook, family);
-                let (chain, inbound) = (hook.chain().0, hook.is_inbound());
-                if let Some(packet) = different(&mut space, wanted, chain, inbound, link, family) {
-                    return Some((chain, link.to_owned(), packet));
-                }
-            }
-        }
+        unknown.map_or(Self::Same, |text| Self::Unknown(doubtful, text))
     }
-    None
-}
-
-/// Draws a packet like one that the comparison reports.
-fn near(chain: &str, link: &str, of: &Packet, draw: &mut Draw) -> Candidate {
-    let at = at_link(link);
-    let is_out = matches!(
-        chain,
-        "forward-to" | "output" | "host-output" | "host-forward-to" | "host-untracked-output"
-    );
-    let is_of_host = chain.ends_with("output");
-    loop {
-        let (sender, mut probe) = any_probe(draw);
-        let reached = if is_out { Party::of(probe.to) } else { sender };
-        let is_other = is_of_host != (sender == Party::Host);
-        let is_v4 = of.family == Family::V4;
-        if reached != at || is_other || probe.to.is_ipv4() != is_v4 {
-            continue;
-        }
-        let mut take = |field: Field| (draw.below(4) > 0).then(|| of.get(field));
-        let [from, to, source, destination, protocol] = [
-            Field::Source,
-            Field::Destination,
-            Field::SourcePort,
-            Field::DestinationPort,
-            Field::Protocol,
-        ]
-        .map(&mut take);
-        let own = |number: Option<u128>| number.map(|number| address(of.family, number));
-        let is_at = |one: &IpAddr, party: Party| Party::of(*one) == party && !one.is_unspecified();
-        let receiver = Party::of(probe.to);
-        probe.from = own(from)
-            .filter(|one| is_at(one, sender))
-            .unwrap_or(probe.from);
-        probe.to = own(to)
-            .filter(|one| is_at(one, receiver))
-            .unwrap_or(probe.to);
-        let port = |number: Option<u128>, drawn| number.map_or(drawn, |n| n.try_into().unwrap());
-        probe.source_port = port(source, probe.source_port);
-        probe.destination_port = port(destination, probe.destination_port);
-        probe.kind = match protocol {
-            Some(protocol::TCP) if of.get(Field::State) == state::INVALID => Kind::Tcp(RESET),
-            Some(protocol::TCP) => Kind::Tcp(SYN),
-            Some(protocol::UDP) => Kind::Udp,
-            Some(protocol::SCTP) => Kind::OPENING[2],
-            Some(protocol::ICMP | protocol::ICMPV6) => {
-                let [kind, code] = [Field::IcmpType, Field::IcmpCode]
-                    .map(|field| u8::try_from(of.get(field)).unwrap());
-                Kind::Icmp(kind, code)
-            }
-            _ => probe.kind,
-        };
-        vary(sender, &mut probe, draw);
-        return Candidate {
-            sender,
-            probe,
-            goes_on: draw.below(2) == 0,
-        };
-    }
-}
-
-fn drawn(draw: &mut Draw, is_floating: bool) -> Candidate {
-    let (sender, mut probe) = match draw.below(2) {
-        0 => draw.probe(),
-        _ => any_probe(draw),
-    };
-    let is_floating = is_floating || draw.below(10) == 0;
-    if is_floating {
-        let n = 1 + draw.below(4);
-        let text = match (probe.to.is_ipv4(), draw.below(2)) {
-            (true, 0) => format!("172.16.0.{n}"),
-            (true, _) => format!("172.16.0.{}", 100 + n),
-            (false, _) => format!("fd16::{n}"),
-        };
-        probe.to = text.parse().unwrap();
-    }
-    // The kernel finds another route for a translated packet of the host, by its source.
-    if !is_floating {
-        vary(sender, &mut probe, draw);
-    }
-    Candidate {
-        sender,
-        probe,
-        goes_on: draw.below(3) == 0,
-    }
-}
-
-/// Gives some packets of the host a source that few have.
-fn vary(sender: Party, probe: &mut Probe, draw: &mut Draw) {
-    if sender == Party::Host && draw.below(4) == 0 {
-        probe.from = draw.address(Party::Far, usize::from(probe.to.is_ipv6()));
-    }
-}
-
-/// Whether two treatments of the same packets differ.
-fn differ(one: &[(Party, Probe, Treatment)], other: &[(Party, Probe, Treatment)]) -> bool {
-    let treatments = |all: &[(Party, Probe, Treatment)]| -> Vec<Treatment> {
-        all.iter().map(|(_, _, treatment)| *treatment).collect()
-    };
-    treatments(one) != treatments(other)
 }
 
 impl Lab {
-    /// Sends packets that the changed rules treat differently. Returns those that the kernel really treats
-    /// differently, with their treatment by the original rules.
-    fn difference(
-        &mut self,
-        changed: &mut Listed<'_>,
-        candidates: impl Iterator<Item = (Candidate, Vec<(Party, Probe, Treatment)>)>,
-    ) -> Option<Vec<(Party, Probe, Treatment)>> {
-        let mut different = candidates.filter_map(|(candidate, wanted)| {
-            let treated = changed.follow(&candidate)?;
-            differ(&wanted, &treated).then_some(wanted)
-        });
-        let mut different = different.by_ref().take(SENT);
-        different.find(|wanted| !self.are_treated(wanted))
-    }
-
-    /// Sends packets, each after the connections of earlier ones are removed, and returns whether the
-    /// kernel treats all of them in this way.
-    fn are_treated(&mut self, wanted: &[(Party, Probe, Treatment)]) -> bool {
-        conntrack::flush(&everyone()).unwrap();
-        let first = self.numbers;
-        for (number, (sender, probe, _)) in (first..).zip(wanted) {
-            self.wires.send(*sender, &probe.octets(number), probe.to);
-        }
-        self.numbers += u32::try_from(wanted.len()).unwrap();
-        let arrived = self.wires.arrived_packets();
-        (first..)
-            .zip(wanted)
-            .all(|(number, (sender, probe, treatment))| {
-                let is_looped = *sender == Party::Host && Party::of(probe.to) == *sender;
-                let mut places = arrived
-                    .iter()
-                    .filter(|(place, _)| *place != sender || is_looped);
-                let found = places.find_map(|(place, packets)| {
-                    let octets = packets.get(&number)?;
-                    Some((*place, ends(*place, octets)))
-                });
-                match (found, treatment) {
-                    (None, None) => true,
-                    (Some((place, ends)), Some((wanted, to, of))) => {
-                        place == *wanted && are_ends(ends, *to, *of, probe)
-                    }
-                    _ => false,
+    /// Writes changed rules into the kernel, at most about this number, and sends packets that show it.
+    fn change(&mut self, store: &Stored, count: usize, draw: &mut Draw) -> Results {
+        let routes = floating(store);
+        let fabric = fabric(store);
+        let own = typed::computed(store);
+        let mut rules = Rules::open().unwrap();
+        let mut write = |ruleset: &Ruleset| {
+            let is_written = rules.write(&creation(ruleset)).is_ok();
+            // The kernel has published all sets when another transaction is done.
+            try_run("nft --check add table inet published");
+            is_written
+        };
+        assert!(write(&own));
+        let original = listing();
+        let report = rule_audit::audit(&fabric, &original);
+        assert!(report.is_equal(), "{report:#?}");
+        let mut world = World::new(&routes);
+        let mut chains = Chains::new(&original);
+        let originals: Vec<Original> = Way::all()
+            .into_iter()
+            .map(|way| {
+                let whole = chains.way(&mut world, &way);
+                let sendable = world.sendable(&way, whole);
+                Original {
+                    way,
+                    whole,
+                    sendable,
                 }
             })
+            .collect();
+        let mark = world.space.mark();
+        let all = typed::mutants(&own);
+        let step = all.len().div_ceil(count);
+        let first = draw.below(step);
+        let mut results = Results::default();
+        for mutant in all.into_iter().skip(first).step_by(step) {
+            if !write(&mutant.ruleset) {
+                *results.rejected.entry(mutant.kind).or_default() += 1;
+                continue;
+            }
+            let changed = listing();
+            let shown = Shown::of(&mut world, &originals, &changed);
+            let place = |reason: &str| format!("{}: {}\n{reason}", mutant.kind, mutant.change);
+            let report = rule_audit::audit(&fabric, &changed);
+            match shown {
+                Shown::Differently(trials) => {
+                    let mut all = trials.iter();
+                    let found = all.find(|trial| self.is_shown(trial));
+                    match found {
+                        Some(_) if report.is_equal() => {
+                            let text = place("packets find it, and read-back does not");
+                            results.missed.push(text);
+                        }
+                        Some(trial) => results.sent.push((mutant.kind, trial.clone())),
+                        None => {
+                            let text = format!("the kernel treats as before: {trials:#?}");
+                            results.missed.push(place(&text));
+                        }
+                    }
+                }
+                Shown::FreePort if report.is_different() => {
+                    let proof = (mutant.kind, Proof::FreePort, mutant.change.clone());
+                    results.proven.push(proof);
+                }
+                Shown::FreePort => results.missed.push(place("read-back does not find it")),
+                Shown::NotSent(text) => results.missed.push(place(&text)),
+                Shown::Unknown(_, text) if report.is_equal() => results.missed.push(place(&text)),
+                Shown::Unknown(trials, _) => {
+                    let mut all = trials.into_iter();
+                    match all.find(|trial| self.is_shown(trial)) {
+                        Some(trial) => results.sent.push((mutant.kind, trial)),
+                        None => {
+                            let proof = (mutant.kind, Proof::Unknown, mutant.change.clone());
+                            results.proven.push(proof);
+                        }
+                    }
+                }
+                Shown::Same => {
+                    let proof = proof(&fabric, &original, &report, mutant.rule.as_ref());
+                    results
+                        .proven
+                        .push((mutant.kind, proof, mutant.change.clone()));
+                }
+            }
+            world.space.forget(mark);
+        }
+        assert!(write(&own));
+        for (kind, trial) in results.sent.clone() {
+            if !self.is_treated(&trial) {
+                let text =
+                    format!("{kind}: the original rules treat it in another way: {trial:#?}");
+                results.missed.push(text);
+            }
+        }
+        results
     }
 }
 
-/// Addresses and source port of a received packet.
-#[derive(Clone, Copy)]
-struct Ends {
-    from: IpAddr,
-    to: IpAddr,
-    port: u16,
+/// Returns why a change has no effect that packets of the lab show.
+fn proof(
+    fabric: &Fabric,
+    original: &Listing,
+    report: &rule_audit::Report,
+    rule: Option<&(String, usize)>,
+) -> Proof {
+    if !report.is_equal() {
+        return Proof::OtherChain;
+    }
+    match reason(fabric, original, rule) {
+        Reason::NotReached => Proof::NotReached,
+        Reason::SameDecision => Proof::SameDecision,
+    }
 }
 
-/// Returns whether the ends of a received packet are the wanted ones; those of IPv6 packets to the host are
-/// not received.
-fn are_ends(found: Option<Ends>, to: IpAddr, source: Source, probe: &Probe) -> bool {
-    let Some(found) = found else {
-        return true;
-    };
-    let is_port =
-        |first: u16, last: u16| !probe.has_ports() || (first..=last).contains(&found.port);
-    let is_source = match source {
-        Source::Kept => found.from == probe.from && is_port(probe.source_port, probe.source_port),
-        Source::Translated(first, last) => found.from != probe.from && is_port(first, last),
-    };
-    found.to == to && is_source
+impl Results {
+    /// Returns the number of changes that the kernel has accepted.
+    fn accepted(&self) -> usize {
+        self.sent.len() + self.proven.len() + self.missed.len()
+    }
 }
 
-fn ends(place: Party, octets: &[u8]) -> Option<Ends> {
-    let port = |at: usize| {
-        let own: [u8; 2] = octets.get(at..at + 2)?.try_into().ok()?;
-        Some(u16::from_be_bytes(own))
-    };
-    match octets.first()? >> 4 {
-        4 => {
-            let own = |at: usize| -> Option<[u8; 4]> { octets.get(at..at + 4)?.try_into().ok() };
-            Some(Ends {
-                from: own(12)?.into(),
-                to: own(16)?.into(),
-                port: port(20)?,
-            })
+impl Display for Results {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let rejected: usize = self.rejected.values().sum();
+        writeln!(
+            f,
+            "{} found by packets, {} proven, {} missed, {rejected} rejected by the kernel",
+            self.sent.len(),
+            self.proven.len(),
+            self.missed.len(),
+        )?;
+        let mut kinds: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
+        for (kind, _) in &self.sent {
+            kinds.entry(kind).or_default()[0] += 1;
         }
-        6 if place != Party::Host => {
-            let own = |at: usize| -> Option<[u8; 16]> { octets.get(at..at + 16)?.try_into().ok() };
-            Some(Ends {
-                from: own(8)?.into(),
-                to: own(24)?.into(),
-                port: port(40)?,
-            })
+        for (kind, proof, _) in &self.proven {
+            kinds.entry(kind).or_default()[1 + *proof as usize] += 1;
         }
-        _ => None,
+        for (kind, [packets, unreached, same, other, free, unread]) in kinds {
+            writeln!(
+                f,
+                "{kind}: {packets} by packets; no effect: {unreached} not reached, {same} same \
+                 decision, {other} another chain, {free} free port; {unread} unknown to read-back"
+            )?;
+        }
+        for (kind, proof, change) in &self.proven {
+            writeln!(f, "{kind}, {proof:?}: {change}")?;
+        }
+        Ok(())
     }
 }
 
@@ -543,96 +348,6 @@ fn floating(store: &Stored) -> BTreeMap<IpAddr, Party> {
         addresses.map(move |one| (one["externalIP"].as_str().unwrap().parse().unwrap(), place))
     });
     all.collect()
-}
-
-/// The results of all changes.
-#[derive(Debug, Default)]
-struct Results {
-    /// Packets that are treated differently, with their treatment by the original rules.
-    sent: Vec<Vec<(Party, Probe, Treatment)>>,
-    /// Changes that only the comparison finds, with its packet.
-    others: Vec<String>,
-    without_effect: usize,
-    rejected: usize,
-}
-
-impl Lab {
-    /// Writes changed rules into the kernel, at most about this number, and sends packets that show it.
-    fn change(&mut self, store: &Stored, count: usize, draw: &mut Draw) -> Results {
-        let routes = floating(store);
-        let fabric = fabric(store);
-        let own = typed::computed(store);
-        let mut rules = Rules::open().unwrap();
-        rules.write(&creation(&own)).unwrap();
-        try_run("nft --check add table inet published");
-        let original = listing();
-        let report = rule_audit::audit(&fabric, &original);
-        assert!(report.is_equal(), "{report:#?}");
-        let mut of_original = Listed::new(&original, &routes);
-        let candidates: Vec<_> = (0..CANDIDATES)
-            .filter_map(|_| {
-                let candidate = drawn(draw, false);
-                Some((candidate, of_original.follow(&candidate)?))
-            })
-            .collect();
-        let all = typed::mutants(&own);
-        let step = all.len().div_ceil(count);
-        let first = draw.below(step);
-        let mut held = own.clone();
-        let mut results = Results::default();
-        for mutant in all.into_iter().skip(first).step_by(step) {
-            let touched = Touched::between(&held, &mutant.ruleset);
-            if rules
-                .write(&changes(&held, &mutant.ruleset, &touched))
-                .is_err()
-            {
-                results.rejected += 1;
-                continue;
-            }
-            held = mutant.ruleset;
-            // The kernel has published all sets when another transaction is done.
-            try_run("nft --check add table inet published");
-            let changed = listing();
-            let mut of_changed = Listed::new(&changed, &routes);
-            let drawn_before = candidates
-                .iter()
-                .map(|(candidate, wanted)| (*candidate, wanted.clone()));
-            if let Some(wanted) = self.difference(&mut of_changed, drawn_before) {
-                results.sent.push(wanted);
-                continue;
-            }
-            if !rule_audit::audit(&fabric, &changed).is_different() {
-                results.without_effect += 1;
-                continue;
-            }
-            let example = reported(&fabric, &changed);
-            let further = (0..NEAR).filter_map(|_| {
-                let candidate = match &example {
-                    Some((chain, link, packet)) => near(chain, link, packet, draw),
-                    None => drawn(draw, true),
-                };
-                Some((candidate, of_original.follow(&candidate)?))
-            });
-            match self.difference(&mut of_changed, further) {
-                Some(wanted) => results.sent.push(wanted),
-                None => {
-                    let example =
-                        example.map(|(chain, link, packet)| format!("{chain} {link}: {packet}"));
-                    let example =
-                        example.unwrap_or_else(|| "a link or state that is not here".into());
-                    results
-                        .others
-                        .push(format!("{}: {}\n{example}", mutant.kind, mutant.change));
-                }
-            }
-        }
-        rules.write(&creation(&own)).unwrap();
-        try_run("nft --check add table inet published");
-        for wanted in &results.sent {
-            assert!(self.are_treated(wanted), "{wanted:#?}");
-        }
-        results
-    }
 }
 
 // Promise: as felix generated_policies_decide_about_real_packets
@@ -651,15 +366,11 @@ fn mistakes_in_computed_rules_are_found_by_packets() {
             // Felix would revert a change of its table.
             lab.host.stop();
             let results = lab.change(&store, CHANGES[is_long()], &mut draw);
-            println!(
-                "{} found by packets, {} by the comparison only, {} without effect, {} rejected\n{}",
-                results.sent.len(),
-                results.others.len(),
-                results.without_effect,
-                results.rejected,
-                results.others.join("\n\n"),
-            );
-            assert!(results.sent.len() >= FOUND_MIN, "{}", results.sent.len());
+            println!("{results}");
+            assert!(results.missed.is_empty(), "{}", results.missed.join("\n\n"));
+            let (accepted, found) = (results.accepted(), results.sent.len());
+            assert!(accepted >= ACCEPTED_MIN, "{accepted} changes");
+            assert!(found >= FOUND_MIN, "{found} found by packets");
             lab.host.start();
         }
     });

@@ -20,6 +20,8 @@ pub(super) const ACK: u8 = 16;
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
 const COOKIE_ECHO: u8 = 10;
+/// Generic routing encapsulation.
+pub(super) const GRE: u8 = 47;
 /// A protocol for experiments (RFC 3692).
 pub(super) const EXPERIMENT: u8 = 253;
 
@@ -179,6 +181,8 @@ impl Probe {
                 let header = [&[kind, code, 0, 0, high, low, 0, 1][..], &end].concat();
                 self.with_sum(header, 2)
             }
+            // A header of version 0: the kernel translates no other one.
+            Kind::Other(GRE) => [&[0, 0, 8, 0][..], &end].concat(),
             Kind::Other(_) => end,
         };
         packet::packet(self.from, self.to, self.protocol(), &payload)
@@ -225,7 +229,7 @@ pub(super) fn number(octets: &[u8]) -> Option<u32> {
 }
 
 /// Returns the type of the answer to an ICMP request, or of the request of an answer.
-const fn answering(kind: u8) -> Option<u8> {
+pub(super) const fn answering(kind: u8) -> Option<u8> {
     match kind {
         0 => Some(8),
         8 => Some(0),

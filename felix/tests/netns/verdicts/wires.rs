@@ -18,8 +18,10 @@ use super::probe::{EXPERIMENT, number};
 use crate::world::host::{Host, PATIENCE, mac};
 use crate::world::{Namespace, Workload, run, sysctl};
 
-/// Number of workloads.
+/// Number of workloads with an endpoint.
 pub(super) const WORKLOADS: u8 = 4;
+/// Number of all workloads. The last ones have an interface of each prefix without an endpoint.
+pub(super) const ALL_WORKLOADS: u8 = 6;
 /// Addresses of the host.
 pub(super) const HOST: [&str; 2] = ["10.0.0.11", "fd00::11"];
 /// Addresses of the host at its second link.
@@ -31,6 +33,9 @@ pub(super) const ASIDE: [[&str; 3]; 2] = [
     ["203.0.113.7", "203.0.113.8", "203.0.113.9"],
     ["2001:db8:2::7", "2001:db8:2::8", "2001:db8:2::9"],
 ];
+
+/// Other hosts behind the first link, although they are in its network.
+pub(super) const BEHIND: [&str; 2] = ["10.0.0.2", "10.0.0.3"];
 
 /// The router behind a link of the host.
 struct Router {
@@ -64,7 +69,7 @@ const ALL_PROTOCOLS: i32 = 0x0300;
 /// `IPPROTO_RAW`: a packet contains its IP header.
 const RAW: i32 = 255;
 /// The protocols that the host receives.
-const RECEIVED: [u8; 9] = [1, 6, 17, 58, 132, 251, 252, EXPERIMENT, 254];
+pub(super) const RECEIVED: [u8; 9] = [1, 6, 17, 58, 132, 251, 252, EXPERIMENT, 254];
 
 /// A place that sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +93,7 @@ impl Party {
         if ASIDE.iter().any(|list| is_of(list)) {
             return Self::Side;
         }
-        let workloads = 1..=WORKLOADS;
+        let workloads = 1..=ALL_WORKLOADS;
         let own = workloads.map(|n| (n, addresses(n)));
         let mut own = own.filter(|(_, own)| own.contains(&address.to_string()));
         own.next().map_or(Self::Far, |(n, _)| Self::Workload(n))
@@ -97,6 +102,7 @@ impl Party {
     /// Returns the interface of the host to this place.
     pub(super) fn interface(self) -> String {
         match self {
+            Self::Workload(ALL_WORKLOADS) => format!("tap{ALL_WORKLOADS}"),
             Self::Workload(n) => format!("cali{n}"),
             Self::Host => "lo".to_owned(),
             Self::Far => FAR.link[0].to_owned(),
@@ -142,10 +148,23 @@ impl Wires {
         ] {
             sysctl(&format!("netfilter/nf_conntrack_{setting}"), "3600");
         }
+        // An answer of the host has the number of its request.
+        sysctl("ipv4/icmp_echo_ignore_all", "1");
+        sysctl("ipv6/icmp/echo_ignore_all", "1");
         let mut sockets = BTreeMap::new();
-        let workloads: Vec<Workload> = (1..=WORKLOADS).map(workload).collect();
+        let workloads: Vec<Workload> = (1..=ALL_WORKLOADS).map(workload).collect();
         for (n, workload) in (1..).zip(&workloads) {
             sockets.insert(Party::Workload(n), outside(&workload.namespace));
+        }
+        // Felix has no endpoint for the last ones.
+        for n in WORKLOADS + 1..=ALL_WORKLOADS {
+            let (link, mac) = (Party::Workload(n).interface(), mac(n));
+            for address in addresses(n) {
+                run(&format!("ip route add {address} dev {link}"));
+                run(&format!(
+                    "ip neighbor replace {address} lladdr {mac} dev {link} nud permanent"
+                ));
+            }
         }
         let [link, end] = SIDE.link;
         run(&format!("ip link add {link} type veth peer name {end}"));
@@ -161,8 +180,10 @@ impl Wires {
             ));
         }
         let routers = [router(&FAR), router(&SIDE)];
-        // This address is in the network of the uplink.
-        run(&format!("ip route add 10.0.0.3 via {}", FAR.next_hop[0]));
+        // These addresses are in the network of the uplink.
+        for address in BEHIND {
+            run(&format!("ip route add {address} via {}", FAR.next_hop[0]));
+        }
         sysctl("ipv4/ip_forward", "1");
         sysctl("ipv6/conf/all/forwarding", "1");
         sockets.insert(Party::Far, outside(&routers[0]));
@@ -270,8 +291,9 @@ fn outside(namespace: &Namespace) -> Sockets {
 /// Creates workload `n`. Its neighbor is known, so that no packet waits for an answer.
 fn workload(n: u8) -> Workload {
     let [v4, v6] = addresses(n);
-    let workload = Workload::new(&format!("cali{n}"), &mac(n), Some(&v4), Some(&v6));
-    let host = crate::world::frame::mac_of(&format!("cali{n}"));
+    let link = Party::Workload(n).interface();
+    let workload = Workload::new(&link, &mac(n), Some(&v4), Some(&v6));
+    let host = crate::world::frame::mac_of(&link);
     let host = host.map(|octet| format!("{octet:02x}")).join(":");
     for gateway in ["169.254.1.1", "fe80::1"] {
         workload.namespace.run(&format!(
