@@ -155,7 +155,7 @@ impl LinuxHost {
     }
 
     /// Performs the work that can wait until all other work is done.
-    pub(crate) fn go_on(&mut self, now: Instant) {
+    pub fn go_on(&mut self, now: Instant) {
         let made = self.rules.transactions();
         if self.listing_of != made {
             self.listing_of = made;
@@ -175,7 +175,7 @@ impl LinuxHost {
 
     /// Reads the notifications of nftables. Returns whether another program has changed the packet filter,
     /// or may have done so.
-    pub(crate) fn follow(&mut self) -> bool {
+    pub fn follow(&mut self) -> bool {
         self.rules.follow()
     }
 

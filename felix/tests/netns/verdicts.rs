@@ -11,6 +11,8 @@ mod directed;
 mod draw;
 #[path = "verdicts/evaluated.rs"]
 mod evaluated;
+#[path = "verdicts/faults.rs"]
+mod faults;
 #[path = "verdicts/hosts.rs"]
 mod hosts;
 #[path = "verdicts/probe.rs"]
