@@ -151,6 +151,15 @@ impl Wires {
         // An answer of the host has the number of its request.
         sysctl("ipv4/icmp_echo_ignore_all", "1");
         sysctl("ipv6/icmp/echo_ignore_all", "1");
+        // A reset of the host would end a connection of sent packets, which have more octets.
+        run("nft add table inet silent");
+        let hook = "{ type filter hook output priority -450 ; }";
+        run(&format!("nft add chain inet silent own {hook}"));
+        for length in ["ip length 40", "ip6 length 20"] {
+            run(&format!(
+                "nft add rule inet silent own {length} tcp flags & rst == rst drop"
+            ));
+        }
         let mut sockets = BTreeMap::new();
         let workloads: Vec<Workload> = (1..=ALL_WORKLOADS).map(workload).collect();
         for (n, workload) in (1..).zip(&workloads) {

@@ -148,7 +148,22 @@ impl World<'_> {
                 let is_open = self.space.is_in(Field::Protocol, closed, false);
                 vec![vec![has_ports, ports], vec![has_none, is_open]]
             }
-            _ => vec![Vec::new()],
+            // Their checksums are right.
+            _ => {
+                let types = [UNTRACKED.to_vec(), OF_ROUTERS.to_vec(), vec![(143, 143)]].concat();
+                let other = Ranges::one(protocol::ICMPV6);
+                let other = vec![self.space.is_in(Field::Protocol, other, false)];
+                let own = self.space.is(Field::Protocol, protocol::ICMPV6);
+                let types = Ranges::of(types);
+                let tracked = self.space.is_in(Field::IcmpType, types.clone(), false);
+                let untracked = self.space.is_in(Field::IcmpType, types, true);
+                let is_untracked = self.space.is(Field::State, state::UNTRACKED);
+                vec![
+                    other,
+                    vec![own, tracked],
+                    vec![own, untracked, is_untracked],
+                ]
+            }
         };
         let program = self.first_of(kinds, program);
         let places = self.places(way, false);
@@ -280,9 +295,9 @@ impl World<'_> {
         let at = place(way.family);
         let has_host = [way.sender, way.receiver].contains(&Party::Host);
         let is_workload = matches!(way.sender, Party::Workload(_));
-        // The host ends the connections of other protocols with an error.
+        // The host ends connections of SCTP with an error.
         let tracked = match has_host {
-            true => each(&[protocol::UDP]),
+            true => each(&[protocol::TCP, protocol::UDP]),
             false => each(&[protocol::TCP, protocol::UDP, protocol::SCTP]),
         };
         let with_ports = each(&[protocol::TCP, protocol::UDP, protocol::SCTP]);
@@ -320,8 +335,9 @@ impl World<'_> {
             let gre = vec![self.space.is(Field::Protocol, GRE.into())];
             add(self, state::NEW, 0, gre);
         }
-        let reset = self.ports(each(&[protocol::TCP]), is_workload);
-        add(self, state::INVALID, 0, reset);
+        let invalid = each(&[protocol::TCP, protocol::UDP]);
+        let invalid = self.ports(invalid, is_workload);
+        add(self, state::INVALID, 0, invalid);
         if !is_workload {
             let answers = self.icmp(of_icmp, ANSWERS[at]);
             add(self, state::INVALID, 0, answers);
@@ -329,12 +345,12 @@ impl World<'_> {
         for direction in [0, 1] {
             let later = self.ports(tracked.clone(), is_workload);
             add(self, state::ESTABLISHED, direction, later);
-            if way.receiver != Party::Host && way.sender != Party::Host {
+            if !has_host {
                 add(self, state::ESTABLISHED, direction, others.clone());
-                let types = if direction == 0 { REQUESTS } else { ANSWERS };
-                let messages = self.icmp(of_icmp, types[at]);
-                add(self, state::ESTABLISHED, direction, messages);
             }
+            let types = if direction == 0 { REQUESTS } else { ANSWERS };
+            let messages = self.icmp(of_icmp, types[at]);
+            add(self, state::ESTABLISHED, direction, messages);
         }
         if way.sender != Party::Host {
             let errors = self.icmp(of_icmp, &[UNREACHABLE[at]]);
@@ -382,6 +398,8 @@ pub(super) struct Message {
     pub(super) probe: Probe,
     /// The packet that an ICMP error quotes.
     quoted: Option<Probe>,
+    /// Its length of UDP is wrong.
+    is_malformed: bool,
 }
 
 impl Message {
@@ -390,13 +408,19 @@ impl Message {
             sender,
             probe,
             quoted: None,
+            is_malformed: false,
         }
     }
 
     pub(super) fn octets(&self, number: u32) -> Vec<u8> {
         let Probe { from, to, kind, .. } = self.probe;
         let (Some(quoted), Kind::Icmp(kind, code)) = (self.quoted, kind) else {
-            return self.probe.octets(number);
+            let mut octets = self.probe.octets(number);
+            if self.is_malformed {
+                let header = if from.is_ipv4() { 20 } else { 40 };
+                octets[header + 4] ^= 0xff;
+            }
+            return octets;
         };
         // The unused octets are read as those of the identifier.
         let [high, low] = self.probe.source_port.to_be_bytes();
@@ -448,6 +472,9 @@ pub(super) fn exchange(way: &Way, of: &Packet) -> Exchange {
         last: Message::of(way.sender, probe),
     };
     match state {
+        state::INVALID => {
+            exchange.last.is_malformed = probe.kind == Kind::Udp;
+        }
         state::RELATED => {
             let opening = Probe {
                 from: probe.to,
