@@ -66,7 +66,7 @@ impl Lab {
             .filter(|(place, _)| **place != last.sender || is_looped);
         let found = places.find_map(|(place, packets)| {
             let octets = packets.get(&number)?;
-            let is_own = is_of(*place, octets, last.probe.protocol());
+            let is_own = is_of(*place, octets, &last.probe);
             is_own.then(|| (*place, ends(*place, octets)))
         });
         match (found, &trial.wanted) {
@@ -106,14 +106,19 @@ fn are_ends(found: Option<Ends>, wanted: &Arrival, probe: &Probe) -> bool {
     found.to == to && is_source && (to_port == port || !probe.has_ports())
 }
 
-/// Returns whether a received packet has this protocol, so that it is no error of the host that quotes the
-/// sent one. IPv6 packets to the host have no header.
-fn is_of(place: Party, octets: &[u8], protocol: u8) -> bool {
-    match octets.first().map(|first| first >> 4) {
-        Some(4) => octets.get(9) == Some(&protocol),
-        Some(6) if place != Party::Host => octets.get(6) == Some(&protocol),
-        _ => place == Party::Host,
-    }
+/// Returns whether a received packet has the protocol and type of the sent one, so that it is no error of
+/// the host that quotes it. IPv6 packets to the host have no header.
+fn is_of(place: Party, octets: &[u8], sent: &Probe) -> bool {
+    let (protocol, header) = match octets.first().map(|first| first >> 4) {
+        Some(4) => (octets.get(9), 20),
+        Some(6) if place != Party::Host => (octets.get(6), 40),
+        _ => return place == Party::Host,
+    };
+    let is_type = match sent.kind {
+        Kind::Icmp(kind, _) => octets.get(header) == Some(&kind),
+        _ => true,
+    };
+    protocol == Some(&sent.protocol()) && is_type
 }
 
 fn ends(place: Party, octets: &[u8]) -> Option<Ends> {
