@@ -138,8 +138,10 @@ async fn ask(socket: &Path, query: &FlowQuery) -> Result<Flows, CallError> {
 fn print_changes(page: &Flows, lost: &mut u64, as_json: bool) -> bool {
     let mut out = io::stdout().lock();
     let mut lines = Vec::new();
-    let newly_lost = page.figures.lost.saturating_sub(*lost);
-    *lost = page.figures.lost;
+    let figures = &page.figures;
+    let all = figures.lost.saturating_add(figures.unsent);
+    let newly_lost = all.saturating_sub(*lost);
+    *lost = all;
     if newly_lost > 0 {
         lines.push(match as_json {
             true => json!({ "lost": newly_lost }).to_string(),
@@ -205,10 +207,11 @@ fn table(flows: &Flows) -> String {
     let figures = &flows.figures;
     let _ = writeln!(
         text,
-        "{} rows since {}; {} records lost, {} rows removed to make room",
+        "{} rows since {}; {} records lost, {} beyond the limit, {} rows removed to make room",
         flows.flows.len(),
         time(flows.since_ms),
         figures.lost,
+        figures.unsent,
         figures.rows_removed
     );
     text
@@ -334,13 +337,14 @@ mod tests {
             flows: vec![row(1)],
             figures: FlowFigures {
                 lost: 5,
+                unsent: 6,
                 ..FlowFigures::default()
             },
             ..Flows::default()
         };
         let text = table(&flows);
         assert!(
-            text.contains("5 records lost") && text.contains("prod/web"),
+            text.contains("5 records lost, 6 beyond the limit") && text.contains("prod/web"),
             "{text}"
         );
         flows.enabled = false;

@@ -19,9 +19,10 @@ use crate::agent::AgentConfig;
 pub use crate::bgp_files::BgpFilePaths;
 use crate::calc::{Settings, interface_prefixes};
 use crate::limits::{
-    BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, FLOW_LOG_GROUP, HOST_NAME_OCTETS_MAX,
-    ROUTE_METRIC_MAX,
+    BGP_FILES_MAX, CONTROL_PORT_EXCEPTIONS_MAX, FLOW_LOG_GROUP, FLOW_RECORDS_PER_SECOND,
+    FLOW_RECORDS_PER_SECOND_MAX, HOST_NAME_OCTETS_MAX, ROUTE_METRIC_MAX,
 };
+use crate::render::PacketLog;
 use crate::report::DAEMON;
 
 /// `rtm_protocol` values below this belong to the kernel and the administrator (`RTPROT_STATIC` is
@@ -63,8 +64,8 @@ pub struct Config {
     pub datastore_snapshot: Option<SnapshotOptions>,
     /// The files of this host's BGP daemons, whose ports are closed to workloads.
     pub bgp_files: BgpFilePaths,
-    /// The group of the kernel's packet log (NFLOG) that the flow log uses, if it is enabled.
-    pub flow_group: u16,
+    /// The packet log that the flow log uses, if it is enabled.
+    pub packet_log: PacketLog,
     /// The tables of the packet filter belong to Felix: no other program changes them.
     pub own_tables: bool,
     /// The configuration of the agent.
@@ -117,6 +118,25 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FlowLogTable {
     group: Option<u16>,
+    records_per_second: Option<Spanned<u32>>,
+}
+
+impl FlowLogTable {
+    fn packet_log(&self) -> PacketLog {
+        let per_second = self.records_per_second.as_ref();
+        PacketLog {
+            group: self.group.unwrap_or(FLOW_LOG_GROUP),
+            records_per_second: per_second.map_or(FLOW_RECORDS_PER_SECOND, |one| *one.get_ref()),
+        }
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        let written = self.records_per_second.as_ref()?;
+        (*written.get_ref() > FLOW_RECORDS_PER_SECOND_MAX).then(|| {
+            let message = format!("the limit is above {FLOW_RECORDS_PER_SECOND_MAX}");
+            Problem::at(written.span(), message).help("0 means that there is no limit")
+        })
+    }
 }
 
 fn control() -> PathBuf {
@@ -190,6 +210,7 @@ impl Config {
             file.cutting.take(&mut agent.cut_mark),
             too_many_bgp_files(&file),
             log_problem(&file),
+            file.flow_log.problem(),
         ] {
             found.into_iter().for_each(|problem| problems.push(problem));
         }
@@ -231,7 +252,7 @@ impl Config {
                     BgpFilePaths::Named(paths.into_iter().map(Spanned::into_inner).collect())
                 }
             },
-            flow_group: file.flow_log.group.unwrap_or(FLOW_LOG_GROUP),
+            packet_log: file.flow_log.packet_log(),
             agent,
             path: source.path().to_owned(),
             ignored_variables: environment.ignored,

@@ -281,12 +281,10 @@ impl Daemon {
         if self.host.follow() {
             self.agent.rules_changed(now);
         }
-        let group = self
-            .agent
-            .wants_flow_log()
-            .then_some(self.config.flow_group);
-        let group = self.flows.follow(now, unix_ms(), group);
-        self.agent.set_flows(group);
+        let wanted = self.agent.wants_flow_log();
+        let wanted = wanted.then_some(self.config.packet_log);
+        let log = self.flows.follow(now, unix_ms(), wanted);
+        self.agent.set_flows(log);
         self.agent_turns(now);
         let clock = self.clock;
         self.flows
@@ -510,7 +508,7 @@ impl Daemon {
         self.bgp_files
             .reconfigure(self.clock.now(), new.bgp_files.clone());
         self.config.bgp_files.clone_from(&new.bgp_files);
-        self.config.flow_group = new.flow_group;
+        self.config.packet_log = new.packet_log;
         // A key that requires a restart keeps its value, and is named again by the next reload.
         self.config.agent = self.agent.config().clone();
         emit(Emitted::ConfigKeysApplied {

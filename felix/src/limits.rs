@@ -361,6 +361,16 @@ pub const FLOW_LOG_RETRY: Duration = Duration::from_secs(10);
 /// The built-in group of the packet log.
 pub const FLOW_LOG_GROUP: u16 = 80;
 
+/// Default of the records of the flow log in a second, for the packets of each input interface: the kernel
+/// makes a copy for each, on the CPU of the sender. The main loop enters some 100,000 in a second.
+pub const FLOW_RECORDS_PER_SECOND: u32 = 10_000;
+
+/// Highest such number.
+pub const FLOW_RECORDS_PER_SECOND_MAX: u32 = 10_000_000;
+
+/// Interval of reading the counters of packets without a record. An answer reads them at once.
+pub const FLOW_UNSENT_CHECK: Duration = Duration::from_secs(10);
+
 /// Rows of the flow log in one reply; the others follow on the next page.
 pub const FLOW_ROWS_PAGE_MAX: usize = 1000;
 

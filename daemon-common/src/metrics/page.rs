@@ -342,6 +342,8 @@ impl Page<'_> {
         self.counter("flow_log_records", help, figures.records)?;
         let help = "Records that were lost, because they were not read in time.";
         self.counter("flow_log_lost_records", help, figures.lost)?;
+        let help = "Packets without a record, beyond the limit of records.";
+        self.counter("flow_log_unsent_records", help, figures.unsent)?;
         let help = "How often the kernel discarded ends of connections.";
         self.counter("flow_log_end_overruns", help, figures.ends_overruns)?;
         let help = "Rows of the flow log.";

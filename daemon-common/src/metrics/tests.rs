@@ -54,6 +54,7 @@ fn everything() -> (Status, Neighbors) {
         })),
         flows: Some(Box::new(FlowFigures {
             lost: 12,
+            unsent: 13,
             ..FlowFigures::default()
         })),
         felix: Some(Box::new(FelixFigures {
@@ -123,6 +124,7 @@ fn page_has_the_values_of_the_reports() {
     for line in [
         "cambric_build_info{daemon=\"cambric-test\",version=\"1.2.3\"} 1",
         "cambric_flow_log_lost_records_total 12",
+        "cambric_flow_log_unsent_records_total 13",
         "cambric_uptime_seconds 7",
         "cambric_resident_memory_bytes 2048",
         "cambric_loop_turns_total 8",

@@ -82,6 +82,8 @@ pub struct FlowFigures {
     pub overruns: u64,
     /// How often the kernel discarded ends of connections: the packets of some flows are unknown.
     pub ends_overruns: u64,
+    /// Packets without a record: their input interface was beyond the limit of records.
+    pub unsent: u64,
     /// Records of rules of other programs.
     pub foreign: u64,
     /// Rows of the table.

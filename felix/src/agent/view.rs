@@ -13,7 +13,7 @@ use super::links::is_up;
 use super::retry::Retry;
 use super::rules::Closings;
 use crate::calc::{Calculator, Desired, EndpointId, Listening, Placement, Settings};
-use crate::render::Ruleset;
+use crate::render::{PacketLog, Ruleset};
 
 /// The status of one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +81,9 @@ impl Agent {
         self.calculator.wants_flow_log()
     }
 
-    /// Sets the group of the packet log to which rules report, while the flow log is on.
-    pub(crate) fn set_flows(&mut self, group: Option<u16>) {
-        self.calculator.set_flows(group);
+    /// Sets the packet log to which rules report, while the flow log is on.
+    pub(crate) fn set_flows(&mut self, log: Option<PacketLog>) {
+        self.calculator.set_flows(log);
     }
 
     /// Returns the desired state.

@@ -25,7 +25,7 @@ use super::read::{self, Read, profile_key};
 use super::stored_settings::StoredSettings;
 use super::types::{Endpoint, ListName, Problem};
 use super::unsupported::unsupported;
-use crate::render::{Budgets, Compiled, Control, Selected, SetId};
+use crate::render::{Budgets, Compiled, Control, PacketLog, Selected, SetId};
 
 /// The kinds of resource that Felix reads. The datastore is watched for no others, except for the
 /// ClusterInformation.
@@ -64,7 +64,7 @@ pub struct Calculator {
     /// The bit of the connection mark of cut connections, if connections are cut.
     pub(super) cut_mark: Option<u32>,
     /// The group of the packet log to which rules report, while the flow log is on.
-    pub(super) flows: Option<u16>,
+    pub(super) flows: Option<PacketLog>,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.

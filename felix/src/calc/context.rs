@@ -10,14 +10,14 @@ use super::policy::{News, Policy, Slice};
 use super::profile::Profile;
 use super::types::{ListName, Problem};
 use crate::limits::SLICE_MEMBERS_MAX;
-use crate::render::Context;
+use crate::render::{Context, PacketLog};
 
 impl Calculator {
-    /// Sets the group of the packet log to which rules report, while the flow log is on.
-    pub(crate) fn set_flows(&mut self, group: Option<u16>) {
-        self.news.settings |= self.flows != group;
-        self.flows = group;
-        self.index.locate(group.is_some());
+    /// Sets the packet log to which rules report, while the flow log is on.
+    pub(crate) fn set_flows(&mut self, log: Option<PacketLog>) {
+        self.news.settings |= self.flows != log;
+        self.flows = log;
+        self.index.locate(log.is_some());
     }
 
     /// Returns whether the settings enable the flow log, also those that are not recomputed yet.

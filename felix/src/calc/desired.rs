@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use super::overlay::{Overlay, OverlayTouched};
 use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
-use crate::render::{Assembly, Control, Ruleset, Touched};
+use crate::render::{Assembly, Control, PacketLog, Ruleset, Touched};
 
 /// The desired state of a host, and the status of its endpoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     /// The settings on which everything else is based.
     pub settings: Settings,
-    /// The group of the packet log to which rules report, while the flow log is on.
-    pub flows: Option<u16>,
+    /// The packet log to which rules report, while the flow log is on.
+    pub flows: Option<PacketLog>,
     /// Workload interfaces to set up, by name, each with its endpoint.
     pub interfaces: BTreeMap<String, Endpoint>,
     /// Routes: a workload's address, or a floating address, to interface; /32 or /128.

@@ -13,7 +13,7 @@ use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::limits::INHERITANCE_STEPS_PER_TURN;
-use crate::render::{self, Encapsulation, Family, Frame};
+use crate::render::{self, Encapsulation, Family, Frame, PacketLog};
 use crate::work;
 
 impl Calculator {
@@ -187,6 +187,7 @@ impl Calculator {
             budgets: self.budgets,
             service_loops: settings.service_loops,
             cut_mark: self.cut_mark,
+            records_are_limited: self.desired.flows.is_some_and(PacketLog::is_limited),
         }
     }
 

@@ -69,7 +69,7 @@ const KEYS: [Key; 22] = [
         a.agent.police_host_traffic != b.agent.police_host_traffic
     }),
     applied("budgets", |a, b| a.agent.budgets != b.agent.budgets),
-    applied("flow_log", |a, b| a.flow_group != b.flow_group),
+    applied("flow_log", |a, b| a.packet_log != b.packet_log),
     applied("cutting", |a, b| a.agent.cut_mark != b.agent.cut_mark),
     restart("own_tables", |a, b| a.own_tables != b.own_tables),
     applied("endpoint_status_path_prefix", |a, b| {

@@ -15,12 +15,19 @@ use crate::calc::Calculator;
 use crate::limits::{FLOW_NAMES_GAP, FLOWS_WAITING_MAX};
 use crate::render::Reported;
 
+/// A packet log without a limit.
+#[cfg(test)]
+const FLOW_LOG: crate::render::PacketLog = crate::render::PacketLog {
+    group: 80,
+    records_per_second: 0,
+};
+
 /// Returns a table with flows, each with the prefix of the rule that decided.
 #[cfg(test)]
 pub(crate) fn table_of(calculator: &Calculator, flows: &[(&str, Tuple)]) -> Table {
     let (mut waiting, mut table) = (Waiting::default(), Table::default());
     let mut calculator = calculator.clone();
-    calculator.set_flows(Some(80));
+    calculator.set_flows(Some(FLOW_LOG));
     for (prefix, tuple) in flows {
         let record = Record {
             sequence: None,
@@ -183,7 +190,7 @@ mod tests {
     #[test]
     fn entry_stops_at_its_time_and_continues_later() {
         let mut calculator = Calculator::new("n1", None);
-        calculator.set_flows(Some(80));
+        calculator.set_flows(Some(FLOW_LOG));
         let (mut waiting, mut table) = (Waiting::default(), Table::default());
         for port in 0..10 {
             let record = Record {
@@ -214,7 +221,7 @@ mod tests {
     #[test]
     fn names_of_a_long_entry_are_looked_up_again() {
         let mut calculator = Calculator::new("n1", None);
-        calculator.set_flows(Some(80));
+        calculator.set_flows(Some(FLOW_LOG));
         let (mut waiting, mut table) = (Waiting::default(), Table::default());
         let end = Ended {
             tuple: tuple(1),

@@ -12,11 +12,13 @@ use super::answer;
 use super::entry::Waiting;
 use super::socket::{Received, Sockets};
 use super::table::Table;
+use super::unsent::Unsent;
 use crate::calc::Calculator;
 use crate::clock::Clock;
 use crate::limits::{
     FLOW_LOG_RETRY, FLOW_NAMES_GAP, FLOW_READ_GAP, FLOW_TIME_PER_ANSWER, FLOW_TIME_PER_TURN,
 };
+use crate::render::PacketLog;
 
 /// Settings of the kernel that counts of allowed flows need, each with the problem without it.
 const COUNTING: [(&str, &str); 2] = [
@@ -33,8 +35,8 @@ const COUNTING: [(&str, &str); 2] = [
 /// The flow log.
 #[derive(Debug)]
 pub(crate) struct FlowLog {
-    /// The wanted group of the packet log, while the flow log is on.
-    wanted: Option<u16>,
+    /// The wanted packet log, while the flow log is on.
+    wanted: Option<PacketLog>,
     sockets: Option<Sockets>,
     /// Why it is not open.
     problem: Option<String>,
@@ -49,6 +51,8 @@ pub(crate) struct FlowLog {
     /// The expected number of the next record.
     next: Option<u32>,
     counts: Counts,
+    /// The packets without a record.
+    unsent: Unsent,
     /// When it was opened, in milliseconds of Unix time.
     since_ms: u64,
 }
@@ -76,27 +80,36 @@ impl FlowLog {
             table: Table::default(),
             next: None,
             counts: Counts::default(),
+            unsent: Unsent::default(),
             since_ms: 0,
         }
     }
 
-    /// Opens the group of the packet log that the settings require, or closes it. Returns the group if
-    /// it is open: only then rules may report to it, because a kernel without the packet log rejects
-    /// such rules.
-    pub(crate) fn follow(&mut self, now: Instant, now_ms: u64, wanted: Option<u16>) -> Option<u16> {
-        if wanted != self.wanted {
-            self.wanted = wanted;
+    /// Opens the packet log that the settings require, or closes it. Returns it if it is open: only
+    /// then rules may report to it, because a kernel without the packet log rejects such rules.
+    pub(crate) fn follow(
+        &mut self,
+        now: Instant,
+        now_ms: u64,
+        wanted: Option<PacketLog>,
+    ) -> Option<PacketLog> {
+        let group = |log: Option<PacketLog>| log.map(|log| log.group);
+        let is_other = group(wanted) != group(self.wanted);
+        self.wanted = wanted;
+        if is_other {
             (self.sockets, self.problem, self.next) = (None, None, None);
             self.open_at = wanted.map(|_| now);
             if wanted.is_none() {
+                self.unsent.close();
                 (self.waiting, self.table) = (Waiting::default(), Table::default());
                 self.enter_at = None;
             }
         }
         let is_due = self.open_at.is_some_and(|at| at <= now);
-        if let Some(group) = wanted.filter(|_| is_due) {
+        if let Some(PacketLog { group, .. }) = wanted.filter(|_| is_due) {
             match Sockets::open(group) {
                 Ok(sockets) => {
+                    self.unsent.open(now);
                     self.sockets = Some(sockets);
                     (self.problem, self.open_at) = (None, None);
                     self.since_ms = now_ms;
@@ -133,6 +146,7 @@ impl FlowLog {
         if self.read_at <= began {
             self.read(now, until, now_ms);
         }
+        self.unsent.look(began);
     }
 
     /// Reads queued messages until a time, while they have room.
@@ -211,6 +225,7 @@ impl FlowLog {
         query: &FlowQuery,
     ) -> Flows {
         self.catch_up(now, now_ms, calculator);
+        self.unsent.read(now());
         Flows {
             enabled: self.sockets.is_some(),
             problem: self.problem(),
@@ -244,6 +259,7 @@ impl FlowLog {
             lost: self.counts.lost,
             overruns: self.counts.overruns,
             ends_overruns: self.counts.ends_overruns,
+            unsent: self.unsent.packets(),
             foreign: self.counts.foreign,
             rows: self.table.rows() as u64,
             rows_removed: self.table.removed(),
@@ -263,7 +279,9 @@ impl FlowLog {
 
     /// Returns the time of the next action without an event.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        [self.open_at, self.enter_at].into_iter().flatten().min()
+        let unsent = self.unsent.poll_timeout();
+        let all = [self.open_at, self.enter_at, unsent];
+        all.into_iter().flatten().min()
     }
 
     /// Waits until messages are queued and may be read. Must be called inside a tokio runtime.

@@ -17,6 +17,7 @@ mod record;
 mod shares;
 mod socket;
 mod table;
+mod unsent;
 
 #[cfg(test)]
 pub(crate) use entry::table_of;

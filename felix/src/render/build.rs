@@ -41,7 +41,7 @@ use ipnet::IpNet;
 
 use super::assembly::{Assembly, Part, Used};
 use super::cut;
-use super::decision::Denial;
+use super::decision::{Denial, PacketLog};
 use super::encapsulation::{self, Encapsulation};
 use super::flows;
 use super::guard::{self, Budgets, Control};
@@ -135,6 +135,8 @@ pub struct Frame {
     pub service_loops: LoopPrevention,
     /// The bit of the connection mark of cut connections, if connections are cut.
     pub cut_mark: Option<u32>,
+    /// The kernel limits the records of the flow log.
+    pub records_are_limited: bool,
 }
 
 /// The part of one endpoint.
@@ -156,8 +158,8 @@ pub struct EndpointRules {
     pub denial: Denial,
     /// The chains of rules that explicitly allow it encapsulation.
     pub encapsulation: Vec<String>,
-    /// The group of the packet log to which its last rules report.
-    pub flows: Option<u16>,
+    /// The packet log to which its last rules report.
+    pub flows: Option<PacketLog>,
     /// Whether it gets OpenStack's services from its host.
     pub openstack: bool,
     /// Floating addresses, each with the endpoint's own address that it is translated to.
@@ -343,6 +345,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chains.extend([base("service-loops", Hook::ForwardLast, loops)]);
     }
     chains.extend(cut::chains(frame));
+    chains.extend(flows::chains(frame.records_are_limited));
     chains.extend(guard::chains(frame, openstack));
     chains.extend(translate::chains(openstack, &frame.outgoing, used));
     chains
@@ -367,6 +370,7 @@ pub(super) fn base_sets() -> BTreeMap<String, Set> {
             encapsulation::KINDS.into(),
             Set::of(SetKind::Interface, encapsulation::kinds()),
         ),
+        (flows::RATES.into(), Set::of(SetKind::Rates, [])),
     ]
     .into();
     sets.extend(fabric);

@@ -22,6 +22,22 @@ pub enum Denial {
     Reject,
 }
 
+/// The packet log to which the rules that decide report, while the flow log is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketLog {
+    /// The group of the kernel's packet log (NFLOG).
+    pub group: u16,
+    /// Records in a second of the packets of one input interface; 0: any number.
+    pub records_per_second: u32,
+}
+
+impl PacketLog {
+    /// Returns whether the kernel limits the records.
+    pub const fn is_limited(self) -> bool {
+        self.records_per_second > 0
+    }
+}
+
 /// A report of a packet to the kernel's packet log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {

@@ -7,11 +7,31 @@
 //! D I tier default                     no policy of a tier decides
 //! A I end profile open                 a profile as a whole decides, or none allows
 //! ```
+//!
+//! A limit precedes each of these rules: the packets of an input interface beyond it get the same verdict
+//! without a record, in a chain that counts them.
+//!
+//! ```text
+//! tcp dport 80 update @flow-rates { iifname limit rate over 10000/second … } counter goto flow-unsent-drop
+//! tcp dport 80 counter log prefix "D I rule pi-np/prod/web ingress[0]" group 80 drop
+//! ```
 
-use super::decision::Report;
+use std::collections::BTreeMap;
+
+use super::decision::{PacketLog, Report};
 use super::owner::Direction;
-use super::ruleset::{Action, ConnectionStates, Match, Rule, Verdict};
+use super::ruleset::{Action, Chain, ConnectionStates, Limit, Match, Rule, Verdict};
 use crate::limits::LOG_PREFIX_OCTETS_MAX;
+
+/// The set of the rates of records. Each input interface has one.
+pub(super) const RATES: &str = "flow-rates";
+
+/// The chains of packets beyond the limit, by their verdict: accept, drop, reject.
+pub(crate) const UNSENT: [&str; 3] = [
+    "flow-unsent-accept",
+    "flow-unsent-drop",
+    "flow-unsent-reject",
+];
 
 /// A reported decision about the first packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +122,61 @@ const fn decision(action: &Action) -> Option<bool> {
     }
 }
 
+/// Returns the chains of packets beyond the limit, if there is one. Each counts its packets.
+pub(super) fn chains(are_limited: bool) -> BTreeMap<String, Chain> {
+    if !are_limited {
+        return BTreeMap::new();
+    }
+    let actions = [
+        Action::Verdict(Verdict::Accept),
+        Action::Verdict(Verdict::Drop),
+        Action::Reject,
+    ];
+    let chains = UNSENT.into_iter().zip(actions);
+    let chains = chains.map(|(name, action)| {
+        let counts = Rule {
+            matches: Vec::new(),
+            counter: true,
+            report: None,
+            action,
+            comment: Some("no record: over the limit".to_owned()),
+        };
+        let rules = vec![counts];
+        (name.to_owned(), Chain { hook: None, rules })
+    });
+    chains.collect()
+}
+
+/// Returns whether a rule is the limit of the next one.
+fn is_limit(rule: &Rule) -> bool {
+    matches!(rule.matches.last(), Some(Match::OverLimit(_, set)) if set == RATES)
+}
+
+/// Returns a rule, after its limit if it reports.
+fn limited(log: PacketLog, rule: Rule) -> impl Iterator<Item = Rule> {
+    let [accept, drop, reject] = UNSENT;
+    let to = match &rule.action {
+        Action::Verdict(Verdict::Accept) => Some(accept),
+        Action::Verdict(Verdict::Drop) => Some(drop),
+        Action::Reject => Some(reject),
+        _ => None,
+    };
+    let to = to.filter(|_| rule.report.is_some() && log.is_limited());
+    let limit = to.map(|to| {
+        let mut matches = rule.matches.clone();
+        let per_second = Limit::PerSecond(log.records_per_second);
+        matches.push(Match::OverLimit(per_second, RATES.to_owned()));
+        Rule {
+            matches,
+            counter: true,
+            report: None,
+            action: Action::Verdict(Verdict::Goto(to.to_owned())),
+            comment: None,
+        }
+    });
+    limit.into_iter().chain([rule])
+}
+
 fn report(group: u16, direction: Direction, action: &Action, cause: Cause) -> Option<Box<Report>> {
     let reported = Reported {
         allowed: decision(action)?,
@@ -113,8 +188,14 @@ fn report(group: u16, direction: Direction, action: &Action, cause: Cause) -> Op
 }
 
 /// Makes the deciding rules of a policy or profile report, or not. `chain` is the token of its chain.
-pub(super) fn of_rules(group: Option<u16>, direction: Direction, chain: &str, rules: &mut [Rule]) {
-    for rule in rules {
+pub(super) fn of_rules(
+    log: Option<PacketLog>,
+    direction: Direction,
+    chain: &str,
+    rules: &mut Vec<Rule>,
+) {
+    rules.retain(|rule| !is_limit(rule));
+    for rule in &mut *rules {
         let comment = rule.comment.as_deref().unwrap_or_default();
         let is_place = comment.starts_with(direction.field()) && comment.ends_with(']');
         let place = if is_place { comment } else { "" };
@@ -122,39 +203,57 @@ pub(super) fn of_rules(group: Option<u16>, direction: Direction, chain: &str, ru
             chain: chain.to_owned(),
             place: place.to_owned(),
         };
-        rule.report = group.and_then(|group| report(group, direction, &rule.action, cause));
+        rule.report = log.and_then(|log| report(log.group, direction, &rule.action, cause));
+    }
+    if let Some(log) = log {
+        let all = std::mem::take(rules).into_iter();
+        *rules = all.flat_map(|rule| limited(log, rule)).collect();
     }
 }
 
-/// Makes the last rule of a tier report. `tier` is the token of its name.
-pub(super) fn of_tier(group: Option<u16>, direction: Direction, tier: &str, rule: &mut Rule) {
+/// Makes the last rule of a tier report, and returns it after its limit. `tier` is the token of its name.
+pub(super) fn of_tier(
+    log: Option<PacketLog>,
+    direction: Direction,
+    tier: &str,
+    mut rule: Rule,
+) -> Vec<Rule> {
+    let Some(log) = log else {
+        return vec![rule];
+    };
     let cause = Cause::Tier(tier.to_owned());
-    rule.report = group.and_then(|group| report(group, direction, &rule.action, cause));
+    rule.report = report(log.group, direction, &rule.action, cause);
+    limited(log, rule).collect()
 }
 
 /// Makes the last one of the rules of an endpoint report, and returns the rules.
 ///
 /// If no earlier rule accepts the packets of established connections, only new ones are reported.
-pub(super) fn of_end(group: Option<u16>, direction: Direction, mut rules: Vec<Rule>) -> Vec<Rule> {
-    let Some(group) = group else {
+pub(super) fn of_end(
+    log: Option<PacketLog>,
+    direction: Direction,
+    mut rules: Vec<Rule>,
+) -> Vec<Rule> {
+    let Some(log) = log else {
         return rules;
     };
     let Some(mut last) = rules.pop() else {
         return rules;
     };
     let words = last.comment.clone().unwrap_or_default();
-    let found = report(group, direction, &last.action, Cause::End(words));
+    let found = report(log.group, direction, &last.action, Cause::End(words));
     let accepts = decision(&last.action) == Some(true);
     if accepts && !rules.iter().any(accepts_answers) {
-        rules.push(Rule {
+        let new = Rule {
             matches: vec![Match::Connection(ConnectionStates::New)],
             report: found,
             ..last.clone()
-        });
+        };
+        rules.extend(limited(log, new));
     } else {
         last.report = found;
     }
-    rules.push(last);
+    rules.extend(limited(log, last));
     rules
 }
 
@@ -166,6 +265,7 @@ fn accepts_answers(rule: &Rule) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::names::token;
+    use super::super::ruleset::Is;
     use super::*;
     use crate::limits::FLOW_NAME_OCTETS_MAX;
 
@@ -220,6 +320,77 @@ mod tests {
         ] {
             assert_eq!(Reported::parse(other), None, "{other}");
         }
+    }
+
+    fn log(records_per_second: u32) -> Option<PacketLog> {
+        Some(PacketLog {
+            group: 80,
+            records_per_second,
+        })
+    }
+
+    fn counted(matches: Vec<Match>, verdict: Verdict, comment: &str) -> Rule {
+        Rule {
+            matches,
+            counter: true,
+            report: None,
+            action: Action::Verdict(verdict),
+            comment: Some(comment.to_owned()),
+        }
+    }
+
+    fn shape(rules: &[Rule]) -> Vec<(bool, bool, &Action)> {
+        let shape = |rule| (is_limit(rule), rule.report.is_some(), &rule.action);
+        rules.iter().map(shape).collect()
+    }
+
+    #[test]
+    fn limit_precedes_each_rule_that_reports() {
+        let (accept, drop) = (Verdict::Accept, Verdict::Drop);
+        let tcp = || vec![Match::Protocol(6, Is::Yes)];
+        let plain = vec![
+            counted(tcp(), accept.clone(), "ingress[0]"),
+            counted(tcp(), Verdict::Return, "ingress[1]"),
+            Rule {
+                action: Action::Reject,
+                ..counted(Vec::new(), drop, "ingress[2]")
+            },
+        ];
+        let mut rules = plain.clone();
+        let direction = Direction::Ingress;
+        let goto = |name: &str| Action::Verdict(Verdict::Goto(name.to_owned()));
+        let (accept, pass) = (Action::Verdict(accept), Action::Verdict(Verdict::Return));
+        // The second time, the limits of the first time are replaced.
+        for per_second in [5, 7] {
+            of_rules(log(per_second), direction, "pi-x", &mut rules);
+            let wanted = [
+                (true, false, &goto(UNSENT[0])),
+                (false, true, &accept),
+                (false, false, &pass),
+                (true, false, &goto(UNSENT[2])),
+                (false, true, &Action::Reject),
+            ];
+            assert_eq!(shape(&rules), wanted);
+            let over = Match::OverLimit(Limit::PerSecond(per_second), RATES.to_owned());
+            assert_eq!(rules[0].matches, [tcp(), vec![over]].concat());
+        }
+        of_rules(log(0), direction, "pi-x", &mut rules);
+        assert_eq!(rules.len(), plain.len());
+        of_rules(None, direction, "pi-x", &mut rules);
+        assert_eq!(rules, plain);
+    }
+
+    #[test]
+    fn end_of_rules_has_a_limit_for_new_connections() {
+        let last = counted(Vec::new(), Verdict::Accept, "profile open");
+        let rules = of_end(log(5), Direction::Egress, vec![last.clone()]);
+        let new = Match::Connection(ConnectionStates::New);
+        let over = Match::OverLimit(Limit::PerSecond(5), RATES.to_owned());
+        let matches: Vec<&[Match]> = rules.iter().map(|rule| &*rule.matches).collect();
+        assert_eq!(matches, [&[new.clone(), over][..], &[new], &[]]);
+        let tier = of_tier(log(5), Direction::Egress, "x", last.clone());
+        assert_eq!(tier.len(), 2);
+        assert_eq!(of_tier(None, Direction::Egress, "x", last.clone()), [last]);
     }
 
     #[test]

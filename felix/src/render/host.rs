@@ -25,7 +25,7 @@ use super::build::{
     Frame, Passage, answers, base, chain, counted, dispatch_prefixes, no_connection, rule,
 };
 use super::cut;
-use super::decision::Denial;
+use super::decision::{Denial, PacketLog};
 use super::encapsulation;
 use super::failsafe::{self, Failsafe};
 use super::flows;
@@ -71,8 +71,8 @@ pub struct HostRules {
     pub takes_invalid: bool,
     /// The action for packets that no policy and no profile allows.
     pub denial: Denial,
-    /// The group of the packet log to which the last rules for packets of the host report.
-    pub flows: Option<u16>,
+    /// The packet log to which the last rules for packets of the host report.
+    pub flows: Option<PacketLog>,
 }
 
 impl HostRules {

@@ -38,13 +38,14 @@ pub use build::{
     endpoint_part, render, source,
 };
 pub use conditions::PROTOCOLS_WITH_PORTS;
-pub use decision::{Allowance, Denial, Report};
+pub use decision::{Allowance, Denial, PacketLog, Report};
 pub use diff::{Change, changes, creation, prepare};
 pub(crate) use diff::{preparation, reshapes};
 pub use elements::Elements;
 pub(crate) use encapsulation::TO_HOST;
 pub use encapsulation::{Encapsulation, TUNNEL_DEVICES, VXLAN_DEVICES, VXLAN_PORT};
 pub use failsafe::{Failsafe, FailsafePort};
+pub(crate) use flows::UNSENT;
 pub use flows::{Cause, Reported};
 pub use guard::{Budgets, Control, TCP, UDP};
 pub(crate) use host::FAILSAFE_CHAINS;

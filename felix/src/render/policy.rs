@@ -7,7 +7,7 @@ use calico_model::{Action as Decision, Rule as Stored, Selector, ServiceName};
 
 use super::build::{counted, rule};
 use super::conditions::alternatives;
-use super::decision::{Allowance, Denial};
+use super::decision::{Allowance, Denial, PacketLog};
 use super::encapsulation;
 use super::flows;
 use super::names::{SetId, chain_name, short_hash, token};
@@ -129,8 +129,8 @@ impl Compiled {
         }
     }
 
-    /// Sets the group of the packet log to which the rules report.
-    fn report(&mut self, flows: Option<u16>) {
+    /// Sets the packet log to which the rules report.
+    fn report(&mut self, flows: Option<PacketLog>) {
         if self.flows.is_some() || flows.is_some() {
             let rules = &mut Arc::make_mut(&mut self.chain).rules;
             flows::of_rules(flows, self.direction, &token(&self.name), rules);
@@ -250,17 +250,20 @@ pub fn tier_chain(tier: &str, denies: bool, policies: &[&Compiled]) -> Chain {
     if denies {
         let words = comment(&format!("tier {tier}: no policy decides"));
         let first = policies.first();
-        let mut last = Rule {
+        let last = Rule {
             action: first
                 .map(|policy| policy.denial)
                 .unwrap_or_default()
                 .action(),
             ..counted(Vec::new(), Verdict::Drop, words)
         };
-        if let Some(first) = first {
-            flows::of_tier(first.flows, first.direction, &token(tier), &mut last);
+        match first {
+            Some(first) => {
+                let tier = token(tier);
+                rules.extend(flows::of_tier(first.flows, first.direction, &tier, last));
+            }
+            None => rules.push(last),
         }
-        rules.push(last);
     }
     Chain { hook: None, rules }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use calico_model::{EntityRule, Rule as Stored, Selector, ServiceName};
 
-use super::decision::Denial;
+use super::decision::{Denial, PacketLog};
 use super::log::LogSettings;
 use super::names::SetId;
 use super::owner::{Direction, Owner};
@@ -94,8 +94,8 @@ pub struct Compiled {
     pub(super) denial: Denial,
     /// The direction of its traffic.
     pub(super) direction: Direction,
-    /// The group of the packet log to which its rules report.
-    pub(super) flows: Option<u16>,
+    /// The packet log to which its rules report.
+    pub(super) flows: Option<PacketLog>,
     /// The stored rules, if the chain depends on the context.
     pub(super) template: Option<Arc<Template>>,
 }
@@ -107,8 +107,8 @@ pub struct Context {
     pub log: LogSettings,
     /// The action of rules that deny.
     pub denial: Denial,
-    /// The group of the packet log to which rules report.
-    pub flows: Option<u16>,
+    /// The packet log to which rules report.
+    pub flows: Option<PacketLog>,
     /// The services with endpoints in the datastore.
     pub services: Arc<BTreeSet<ServiceName>>,
 }

@@ -620,6 +620,7 @@ prop_compose! {
                     _ => LoopPrevention::Disabled,
                 },
                 cut_mark: (action == 2).then_some(1 << 30),
+                records_are_limited: action == 1,
             },
             endpoints,
             pools,

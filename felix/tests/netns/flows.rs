@@ -243,7 +243,8 @@ fn flood_of_flows_is_counted_and_stops_no_packet() {
     lab("flood_of_flows_is_counted_and_stops_no_packet", || {
         const FLOOD: u32 = 200_000;
         let (host, store) = served();
-        let felix = Process::start(&host, &store, "");
+        // All packets are reported.
+        let felix = Process::start(&host, &store, "flow_log.records_per_second = 0\n");
         let (one, two) = (workload(1), workload(2));
         (1..=2).for_each(|n| host.endpoint_with(n, &json!({"n": n.to_string()}), &json!({})));
         let egress = json!([
@@ -295,6 +296,60 @@ fn flood_of_flows_is_counted_and_stops_no_packet() {
             packets > 0 && packets + lost > u64::from(FLOOD)
         });
     });
+}
+
+// Promise (Felix): Beyond the limit of records of the flow log, the kernel makes no record. The packets are
+// counted, and pass or are dropped as without the flow log.
+#[test]
+fn packets_beyond_the_limit_of_records_are_counted() {
+    lab("packets_beyond_the_limit_of_records_are_counted", || {
+        const FLOOD: u32 = 5_000;
+        let mut host = Host::new();
+        host.stop();
+        host.settings = "[flow_log]\nrecords_per_second = 1\n".into();
+        host.start();
+        let (one, two) = (workload(1), workload(2));
+        (1..=2).for_each(|n| host.endpoint_with(n, &json!({"n": n.to_string()}), &json!({})));
+        let egress = json!([
+            {"action": "Deny", "protocol": "UDP", "destination": {"ports": [53]}},
+            {"action": "Allow"}]);
+        policy(
+            &host,
+            "p",
+            &json!({"selector": "n == '1'", "egress": egress}),
+        );
+        (1..=2).for_each(|n| host.wait_up(&format!("cali{n}")));
+        enable(&host);
+        flood(&one, FLOOD);
+        // An allowed connection of the same interface passes without a record.
+        assert!(one.namespace.pings("10.65.0.2") && two.namespace.pings("10.65.0.1"));
+        let (reported, unsent) = (dropped("po-gnp/p"), dropped("flow-unsent-drop"));
+        assert_eq!(reported + unsent, u64::from(FLOOD));
+        assert!(reported > 0 && unsent > 0, "{reported} {unsent}");
+        let all = || {
+            ["accept", "drop", "reject"]
+                .map(|verdict| packets_in(&format!("flow-unsent-{verdict}")))
+                .into_iter()
+                .sum::<u64>()
+        };
+        let figures = || flows(&host, &FlowQuery::default()).figures;
+        wait_equal(|| figures().unsent == all() && all() >= unsent, &true);
+        // Without the limit, the rules are the same without the rates.
+        host.stop();
+        host.settings = "[flow_log]\nrecords_per_second = 0\n".into();
+        host.start();
+        host.until("no rule has a limit", || {
+            let rules = run("nft list table inet cambric-felix");
+            rules.contains("group 80") && !rules.contains("update @flow-rates")
+        });
+    });
+}
+
+/// Returns the packets of the rules of a chain.
+fn packets_in(chain: &str) -> u64 {
+    let listed = run(&format!("nft list chain inet cambric-felix {chain}"));
+    let rules = listed.lines().filter(|line| line.contains("packets"));
+    rules.map(packets_of).sum()
 }
 
 /// Returns the packets of the rule with a drop in a chain, as the kernel has them.

@@ -341,6 +341,40 @@ fn rules_of_cut_connections_are_read_back() {
     });
 }
 
+#[test]
+fn limits_of_records_are_read_back() {
+    lab("limits_of_records_are_read_back", || {
+        let mut host = Host::new();
+        let mut store = small();
+        let key = format!("{}felixconfigurations/default", common::PREFIX);
+        store.insert(key, json!({"spec": {"flowLogsLocalReporter": "Enabled"}}));
+        program(&host, &Stored::new(), &store);
+        host.until("the rules report", || {
+            run("nft list table inet cambric-felix").contains("update @flow-rates")
+        });
+        let report = compared(&store);
+        assert!(report.is_equal(), "{report:#?}");
+        // Felix would revert a change of its table.
+        host.stop();
+        let chain = "pi-np/prod/p";
+        let before = listed(chain);
+        assert!(before.contains("goto flow-unsent-drop"), "{before}");
+        for wrong in ["goto flow-unsent-accept", "accept", "return"] {
+            let after = before.replace("goto flow-unsent-drop", wrong);
+            run(&format!("nft flush chain inet cambric-felix {chain}"));
+            restore(&after);
+            let report = compared(&store);
+            assert!(!report.is_equal(), "{wrong} {report:#?}");
+        }
+        run(&format!("nft flush chain inet cambric-felix {chain}"));
+        restore(&before);
+        assert!(compared(&store).is_equal());
+        let unsent = "flow-unsent-drop";
+        run(&format!("nft flush chain inet cambric-felix {unsent}"));
+        assert!(!compared(&store).is_equal());
+    });
+}
+
 /// Returns a chain of Felix's table as `nft` reads it.
 fn listed(chain: &str) -> String {
     run(&format!(

@@ -10,10 +10,15 @@ use cambric_felix::apply::Rules;
 use cambric_felix::render::{
     Allowance, Context, Control, Denial, Direction, Encapsulation, EndpointRules, Failsafe,
     FailsafePort, Family, Frame, HostInterface, HostRules, Key, Limits, LogSettings, Outgoing,
-    Owner, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set, SetKind, TCP,
-    Through, Touched, UDP, changes, compile, creation, host_part, render, table_text, tier_chain,
-    tier_name,
+    Owner, PacketLog, Passage, Period, Pools, Qos, Rate, RuleInputs, Ruleset, Selected, Set,
+    SetKind, TCP, Through, Touched, UDP, changes, compile, creation, host_part, render, table_text,
+    tier_chain, tier_name,
 };
+
+const FLOWS: Option<PacketLog> = Some(PacketLog {
+    group: 80,
+    records_per_second: 10,
+});
 
 fn passage(allowed: bool) -> Passage {
     Passage {
@@ -330,6 +335,7 @@ fn with_policies() -> Ruleset {
         frame: Frame {
             interface_prefixes: vec!["tap".into()],
             metadata: Some(([127, 0, 0, 1].into(), 8775)),
+            records_are_limited: true,
             ..Frame::default()
         },
         ..RuleInputs::default()
@@ -354,7 +360,7 @@ fn with_policies() -> Ruleset {
             }),
         },
         denial: Denial::Reject,
-        flows: Some(80),
+        flows: FLOWS,
         services: Arc::new([service("ns", "db"), service("other", "web")].into()),
     };
     let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
@@ -407,7 +413,7 @@ fn with_policies() -> Ruleset {
         },
         takes_invalid: false,
         denial: Denial::Reject,
-        flows: Some(80),
+        flows: FLOWS,
         encapsulation,
         openstack: true,
         spoofed: ["192.0.2.64/27", "fd99::/32"]

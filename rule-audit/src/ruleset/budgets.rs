@@ -6,8 +6,11 @@ use serde_json::Value;
 const LINK_LOCAL_RATES: &str = "link-local-rates";
 /// The set of the link-local sources.
 const LINK_LOCAL_SEEN: &str = "link-local-sources";
+/// The set of the rates of records of the flow log.
+const FLOW_RATES: &str = "flow-rates";
 /// All sets that Felix's rules add elements to.
-const SETS: [&str; 9] = [
+const SETS: [&str; 10] = [
+    FLOW_RATES,
     LINK_LOCAL_RATES,
     LINK_LOCAL_SEEN,
     "fragment-rates",
@@ -60,6 +63,11 @@ pub(super) fn link_local(body: &Value) -> Option<Budget> {
         _ => return None,
     };
     budget(body).filter(|found| *found == wanted)
+}
+
+/// Returns whether a statement matches the packets beyond the limit of records of the flow log.
+pub(super) fn is_record_limit(body: &Value) -> bool {
+    set_of(body) == Some(FLOW_RATES) && budget(body) == Some(Budget::Over)
 }
 
 /// Returns the name of the set of a statement.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::budgets::{Budget, link_local};
+use super::budgets::{Budget, is_record_limit, link_local};
 use super::elements::{Cell, Elements, Type};
 use super::listing::{Rule, Table};
 use super::unit::{Compiler, Key, Matched, Unit, View, single};
@@ -74,14 +74,18 @@ impl<'a> Unit<'a> {
         self.open.insert(name);
         let others_have = std::mem::take(&mut self.has_interface);
         let mut steps = Vec::new();
-        for rule in &chain.rules {
+        let mut rules = chain.rules.iter().peekable();
+        while let Some(rule) = rules.next() {
             let comment = match &*rule.comment {
                 "" => String::new(),
                 comment => format!(" \"{comment}\""),
             };
             let text = format!("chain {name} handle {}{comment}", rule.handle);
             let place = self.space.place(text);
-            self.rule(rule, place, depth, &mut steps);
+            match rules.peek().filter(|_| is_record_limit_of(rule)) {
+                Some(next) if self.decides_alike(rule, next, place, depth) => {}
+                _ => self.rule(rule, place, depth, &mut steps),
+            }
         }
         self.open.remove(&**name);
         let program = self.space.program(steps);
@@ -91,6 +95,28 @@ impl<'a> Unit<'a> {
         };
         self.has_interface |= others_have;
         program
+    }
+
+    /// Returns whether a rule about packets beyond the limit of records has the same conditions and verdict
+    /// as the next one, which reports: then the limit changes nothing.
+    fn decides_alike(&mut self, limit: &Rule, next: &Rule, place: Place, depth: usize) -> bool {
+        let has_interface = self.has_interface;
+        let [mut one, mut other] = [Vec::new(), Vec::new()];
+        self.rule(limit, place, depth, &mut one);
+        self.rule(next, place, depth, &mut other);
+        self.has_interface = has_interface;
+        let unknown = self.space.unknown();
+        for step in &mut one {
+            // The limit itself.
+            let at = step.conditions.iter().rposition(|of| *of == unknown);
+            at.map(|at| step.conditions.remove(at));
+        }
+        for step in one.iter_mut().chain(&mut other) {
+            if let Act::Tail(inner) = step.act {
+                step.act = self.space.act(inner).unwrap_or(step.act);
+            }
+        }
+        !one.is_empty() && one == other
     }
 
     fn rule(&mut self, rule: &Rule, place: Place, depth: usize, steps: &mut Vec<Step>) {
@@ -302,6 +328,13 @@ impl<'a> Unit<'a> {
         let elements = super::elements::elements(&mut value);
         elements.fault.is_none().then(|| Arc::new(elements))
     }
+}
+
+/// Returns whether a rule is about packets beyond the limit of records of the flow log.
+fn is_record_limit_of(rule: &Rule) -> bool {
+    let expressions = rule.expressions.list();
+    let mut bodies = expressions.iter().filter_map(|one| one.get("set"));
+    bodies.any(is_record_limit)
 }
 
 /// Returns whether an expression changes neither the packet nor its way.

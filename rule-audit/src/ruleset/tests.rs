@@ -409,6 +409,39 @@ fn only_budgets_of_felix_are_never_exceeded() {
 }
 
 #[test]
+fn limit_of_records_must_decide_as_the_rule_after_it() {
+    let key = json!({"meta": {"key": "iifname"}});
+    let over = json!([{"limit": {"rate": 10_000, "per": "second", "inv": true}}]);
+    let limit = json!({"set": {"op": "update", "elem": key, "set": "@flow-rates", "stmt": over}});
+    let port =
+        |port: u16| json!({"match": {"op": "==", "left": payload("tcp", "dport"), "right": port}});
+    let report = json!({"log": {"prefix": "D I rule x ingress[0]", "group": 80}});
+    let goto = json!({"goto": {"target": "d"}});
+    let on = packet("10.0.0.1", 6, 80);
+    let (drop, accept) = (json!({"drop": null}), json!({"accept": null}));
+    for (first, second, verdict, wanted) in [
+        (80, 80, &drop, Outcome::Drop),
+        (80, 80, &accept, Outcome::Unknown),
+        (80, 81, &drop, Outcome::Unknown),
+        (81, 80, &drop, Outcome::Drop),
+        (81, 81, &drop, Outcome::Accept),
+    ] {
+        let rules = [
+            json!([port(first), limit, {"counter": null}, goto]),
+            json!([port(second), {"counter": null}, report, verdict]),
+        ];
+        assert_eq!(
+            outcome(&rules, &[], on),
+            wanted,
+            "{first} {second} {verdict}"
+        );
+    }
+    // Without a rule after it, the limit decides.
+    let rules = [json!([port(80), limit, goto])];
+    assert_eq!(outcome(&rules, &[], on), Outcome::Unknown);
+}
+
+#[test]
 fn element_for_all_interfaces_is_unknown() {
     let on = packet("10.0.0.1", 6, 80);
     let key = json!({"meta": {"key": "iifname"}});

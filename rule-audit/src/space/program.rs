@@ -163,6 +163,11 @@ impl Space {
         Some((outcome, first.place))
     }
 
+    /// Returns the act of a program that is the same for all packets.
+    pub(crate) fn act(&self, program: ProgramId) -> Option<Act> {
+        self.constant(program).map(|(outcome, _)| outcome.act())
+    }
+
     /// Returns a program with a fixed field.
     pub fn fix_field(&mut self, program: ProgramId, field: Field, value: u128) -> ProgramId {
         if self.fields(program) & field.bit() == 0 && !self.loses_meaning(program, field) {

@@ -1,6 +1,12 @@
 //! The names of addresses for the flow log.
 
 use super::*;
+use crate::render::PacketLog;
+
+const FLOW_LOG: PacketLog = PacketLog {
+    group: 80,
+    records_per_second: 10,
+};
 
 fn remote(pod: &str, networks: &[&str]) -> (String, Value) {
     (
@@ -28,7 +34,7 @@ fn remote_endpoint_is_found_by_its_present_addresses() {
     // Before and after the flow log is turned on.
     let mut calculator = calculator_of(&[remote("a", &["10.65.0.1/32", "fd65::1/128"])]);
     assert_eq!(workload_at(&calculator, "10.65.0.1"), None);
-    calculator.set_flows(Some(80));
+    calculator.set_flows(Some(FLOW_LOG));
     let (b, value) = remote("b", &["10.65.0.2/32"]);
     change(&mut calculator, &b, Some(&value));
     for (address, workload) in [
@@ -60,7 +66,7 @@ fn most_specific_network_set_is_found() {
         "spec": {"nets": ["10.1.0.0/16"]}});
     let same = (key("networksets", "prod/same"), same);
     let mut calculator = calculator_of(&[wide, narrow.clone(), same.clone()]);
-    calculator.set_flows(Some(80));
+    calculator.set_flows(Some(FLOW_LOG));
     let found = |calculator: &Calculator, address| set_at(calculator, address).unwrap_or_default();
     assert_eq!(found(&calculator, "10.1.2.3"), "NetworkSet prod/same");
     change(&mut calculator, &same.0, None);
