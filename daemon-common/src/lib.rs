@@ -8,7 +8,7 @@
 //! * [`bird`]: the same queries in the protocol of BIRD's control socket.
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
 //! * [`health`]: liveness and readiness over HTTP.
-//! * [`cgroup`]: the memory limit of the process.
+//! * [`cgroup`]: the memory limit of the process; [`process`]: its CPU time, memory and files.
 //! * [`report`]: the content of the replies, shared by the daemons and the command line.
 //! * [`events`]: typed events: the source of the log, the history and the metrics.
 //! * [`log_level`]: the level of the log at run time.
@@ -35,6 +35,7 @@ pub mod log;
 pub mod log_level;
 pub mod metrics;
 pub mod paths;
+pub mod process;
 pub mod program;
 pub mod report;
 mod request;

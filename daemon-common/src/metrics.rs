@@ -6,6 +6,7 @@
 
 mod felix;
 mod page;
+mod process;
 #[cfg(test)]
 mod tests;
 

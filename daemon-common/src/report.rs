@@ -13,6 +13,7 @@ mod limits;
 mod log_state;
 mod preview;
 mod privileges;
+mod process;
 mod readiness;
 mod settings;
 
@@ -34,6 +35,7 @@ pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed,
 pub use log_state::LogState;
 pub use preview::{Preview, PreviewRow};
 pub use privileges::{ParentFigures, PrivilegeFigures};
+pub use process::ProcessFigures;
 pub use readiness::Readiness;
 pub use settings::{NeighborSettings, Settings};
 
@@ -90,6 +92,8 @@ pub struct Status {
     pub endpoints: Option<Box<EndpointFigures>>,
     /// The values of Calico's metrics, in felix.
     pub felix: Option<Box<FelixFigures>>,
+    /// The values of Prometheus' metrics of a process, in felix.
+    pub process: Option<Box<ProcessFigures>>,
 }
 
 /// A named fact of a [`Status`].

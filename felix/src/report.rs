@@ -280,6 +280,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     }
     let log = daemon_common::log::figures();
     notes.extend(log.note());
+    let settings = &agent.desired().settings;
     let mut facts = facts(agent, host, &process.store);
     facts.push(Fact {
         name: "log lines".into(),
@@ -307,6 +308,10 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         store: Some(process.store.into()),
         kernel: Some(kernel(agent).into()),
         flows: process.flow_figures.map(Box::new),
+        process: settings
+            .listening
+            .process_metrics
+            .then(|| Box::new(daemon_common::process::figures())),
         endpoints: Some(figures(agent, host).into()),
         ..Status::default()
     }

@@ -18,7 +18,7 @@ use crate::{Error, until};
 pub struct Exposition {
     /// Families, each with its type.
     families: BTreeMap<String, Type>,
-    /// Series as they are written, each with its value.
+    /// Series as they are written, each with the whole part of its value.
     samples: BTreeMap<String, u64>,
 }
 
@@ -143,7 +143,7 @@ impl Exposition {
         })
     }
 
-    /// Returns the value of a series, which is given as in the text.
+    /// Returns the whole part of the value of a series, which is given as in the text.
     pub fn value(&self, series: &str) -> Option<u64> {
         self.samples.get(series).copied()
     }
@@ -250,7 +250,7 @@ impl Exposition {
             return Err("other labels than the sample before");
         }
         (reader.labels, reader.has_samples) = (labels, true);
-        let value: u64 = value.parse().map_err(|_| "not a number")?;
+        let value = whole(value).ok_or("not a number")?;
         if *kind == Type::Info && value != 1 {
             return Err("an info is 1");
         }
@@ -294,6 +294,13 @@ impl Type {
             Self::Info => "_info",
         }
     }
+}
+
+/// Returns the whole part of a number, of which the fraction has digits only.
+fn whole(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_fraction = !fraction.is_empty() && fraction.bytes().all(|one| one.is_ascii_digit());
+    whole.parse().ok().filter(|_| is_fraction)
 }
 
 fn name(series: &str) -> &str {

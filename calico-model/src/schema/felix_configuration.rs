@@ -35,13 +35,11 @@ macro_rules! settings {
         supported $($supported:literal)*
         stated $($stated:literal [$($word:literal),*] $why:literal)*
         in_part $($part:literal $reason:literal)*
-        unsupported $($other:literal)*
     ) => {
         &[
             $(felix($supported, Any),)*
             $(no(Some(Felix), $stated, Any, |value| differs(value, &[$($word),*]), $why),)*
             $(no(Some(Felix), $part, Any, asks, $reason),)*
-            $(no(Some(Felix), $other, Any, asks, "the setting is not supported and has no effect"),)*
         ]
     };
 }
@@ -93,6 +91,7 @@ const SETTINGS: Fields = settings! {
         "prometheusMetricsEnabled"
         "prometheusMetricsHost"
         "prometheusMetricsPort"
+        "prometheusProcessMetricsEnabled"
         "flowLogsLocalReporter"
         "vxlanEnabled"
         "dataplaneWatchdogTimeout"
@@ -124,6 +123,7 @@ const SETTINGS: Fields = settings! {
         "requireMTUFile" ["false"] "Felix reads and writes no file with an MTU: this is the behavior of false"
         "sidecarAccelerationEnabled" ["false"] "Felix has no acceleration of sidecars: this is the behavior of false"
         "debugDisableLogDropping" ["false"] "Felix never waits for the log: this is the behavior of false"
+        "useInternalDataplaneDriver" ["true"] "Felix itself programs the kernel, and has no interface to another driver: this is the behavior of true"
     in_part
         "chainInsertMode" "Felix has base chains of its own in nftables, which no other table can precede or bypass"
         "deviceRouteProtocol" "the key route_protocol of the file of Felix sets the protocol, before the datastore is read"
@@ -183,12 +183,15 @@ const SETTINGS: Fields = settings! {
         "bpfProfiling" "Felix has no eBPF data plane"
         "bpfRedirectToPeer" "Felix has no eBPF data plane"
         "cgroupV2Path" "Felix has no eBPF data plane"
+        "dataplaneDriver" "Felix itself programs the kernel, and starts no driver"
         "debugHost" "Felix does not have this aid of Calico's developers"
         "debugMemoryProfilePath" "Felix does not have this aid of Calico's developers"
         "debugPort" "Felix does not have this aid of Calico's developers"
         "debugSimulateCalcGraphHangAfter" "Felix does not have this aid of Calico's developers"
         "debugSimulateDataplaneApplyDelay" "Felix does not have this aid of Calico's developers"
         "debugSimulateDataplaneHangAfter" "Felix does not have this aid of Calico's developers"
+        "featureDetectOverride" "Felix detects no features: it requests what it needs of the kernel, and reports a refusal"
+        "featureGates" "Felix has none of Calico's features with a gate"
         "flowLogsCollectorDebugTrace" "the flow log has no trace of its own: set the level of the log"
         "flowLogsFlushInterval" "the flow log stays on this host, and cambric flows reads it"
         "flowLogsGoldmaneServer" "the flow log stays on this host, and cambric flows reads it"
@@ -207,6 +210,8 @@ const SETTINGS: Fields = settings! {
         "iptablesRefreshInterval" "Felix does not use iptables"
         "ipv4ElevatedRoutePriority" "a live migration does not change the metric of a route"
         "ipv6ElevatedRoutePriority" "a live migration does not change the metric of a route"
+        "istioAmbientMode" "Felix has no rules for workloads in the ambient mode of Istio"
+        "istioDSCPMark" "Felix has no rules for workloads in the ambient mode of Istio"
         "kubeNodePortRanges" "Felix has no rules for node ports"
         "liveMigrationRouteConvergenceTime" "a live migration does not change the metric of a route"
         "localSubnetL2Reachability" "Felix answers ARP and neighbor discovery only at workload interfaces"
@@ -233,12 +238,4 @@ const SETTINGS: Fields = settings! {
         "wireguardThreadingEnabled" "Felix makes no WireGuard devices"
         "xdpEnabled" "Felix does not use XDP"
         "xdpRefreshInterval" "Felix does not use XDP"
-    unsupported
-        "dataplaneDriver"
-        "featureDetectOverride"
-        "featureGates"
-        "istioAmbientMode"
-        "istioDSCPMark"
-        "prometheusProcessMetricsEnabled"
-        "useInternalDataplaneDriver"
 };

@@ -33,9 +33,13 @@ fn standing(kind: Kind, path: &str) -> Option<Standing> {
     found.map(|one| one.standing)
 }
 
+/// The field of which true requests nothing.
+const TRUE_BY_DEFAULT: &str = "spec.useInternalDataplaneDriver";
+
 /// Returns a value of the type that requests something.
-fn sample(holds: &str) -> Value {
+fn sample(path: &str, holds: &str) -> Value {
     match holds {
+        "bool" if path == TRUE_BY_DEFAULT => json!(false),
         "bool" => json!(true),
         "number" => json!(7),
         "duration" => json!("7s"),
@@ -75,7 +79,7 @@ fn every_field_of_calico_is_declared() {
 fn every_unsupported_field_of_calico_is_reported() {
     let mut reported = 0;
     for (kind, path, holds) in calico() {
-        let value = resource(path, sample(holds));
+        let value = resource(path, sample(path, holds));
         let found = unsupported_fields(kind, &value);
         let plain: Vec<String> = found
             .iter()
@@ -166,6 +170,7 @@ fn unset_fields_are_not_reported() {
             continue; // No field of the kind is supported; an empty condition may still match.
         }
         let unset = match holds {
+            "bool" if path == TRUE_BY_DEFAULT => json!(true),
             "bool" => json!(false),
             "number" | "port" if kind != Kind::FelixConfiguration => json!(0),
             _ => Value::Null,

@@ -11,6 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::felix::{self, Felix};
+use super::process::{self, Process};
 use crate::report::{
     BfdFigures, EndpointFigures, FlowFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily,
     NeighborRange, Neighbors, OriginFigures, Status, StoreFigures, TableFigures,
@@ -25,7 +26,7 @@ pub(super) fn render(
     neighbors: Neighbors,
     events: Vec<(&'static str, u64)>,
 ) -> Result<String, fmt::Error> {
-    let felix = status.felix.take();
+    let (felix, process) = (status.felix.take(), status.process.take());
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Reports {
         status,
@@ -38,6 +39,11 @@ pub(super) fn render(
         let mut of_felix = Registry::with_prefix(felix::PREFIX);
         of_felix.register_collector(Box::new(Felix(figures)));
         encode_registry(&mut text, &of_felix)?;
+    }
+    if let Some(figures) = process {
+        let mut of_process = Registry::with_prefix(process::PREFIX);
+        of_process.register_collector(Box::new(Process(figures)));
+        encode_registry(&mut text, &of_process)?;
     }
     encode_eof(&mut text)?;
     Ok(text)

@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
     EndpointFigures, FelixFigures, FlowFigures, KernelFigures, LogFigures, Neighbor,
-    NeighborFamily, NeighborRange, Neighbors, OriginFigures, Status, StoreFigures,
+    NeighborFamily, NeighborRange, Neighbors, OriginFigures, ProcessFigures, Status, StoreFigures,
 };
 use crate::{Command, Reply};
 
@@ -64,6 +64,15 @@ fn everything() -> (Status, Neighbors) {
             resync_state: 3,
             ..FelixFigures::default()
         })),
+        process: Some(Box::new(ProcessFigures {
+            cpu_ms: Some(1230),
+            open_fds: Some(9),
+            max_fds: Some(1024),
+            virtual_memory_bytes: Some(4096),
+            virtual_memory_max_bytes: Some(u64::MAX),
+            resident_memory_bytes: Some(2048),
+            start_ms: Some(1_700_000_000_500),
+        })),
         ..Status::default()
     };
     let neighbor = Neighbor {
@@ -111,7 +120,7 @@ fn families(page: &Exposition) -> BTreeMap<String, Type> {
 fn a_page_is_open_metrics_text() {
     let page = Exposition::read(&page()).expect("a page");
     let mut families = page.families();
-    let prefixes = ["cambric_", "felix_"];
+    let prefixes = ["cambric_", "felix_", "process_"];
     assert!(families.all(|(family, _)| prefixes.iter().any(|one| family.starts_with(one))));
     let neighbor = "{neighbor=\"a \\\"b\\\"\\\\\\nc\"}";
     let series = format!("cambric_neighbor_messages_in_total{neighbor}");
@@ -145,6 +154,11 @@ fn page_has_the_values_of_the_reports() {
         "felix_ipsets_calico{ip_version=\"ipv4\"} 3",
         "felix_ipsets_calico{ip_version=\"ipv6\"} 1",
         "felix_resync_state 3",
+        "process_cpu_seconds_total 1.23",
+        "process_open_fds 9",
+        "process_max_fds 1024",
+        "process_virtual_memory_max_bytes 18446744073709551615",
+        "process_start_time_seconds 1700000000.5",
         "cambric_range_neighbors{range=\"10.0.0.0/24\"} 3",
         "cambric_range_limit{range=\"10.0.0.0/24\"} 5",
         "cambric_range_handshakes_failed_total{range=\"10.0.0.0/24\",reason=\"wrong AS\"} 6",
@@ -208,7 +222,10 @@ fn metrics_page_omits_parts_that_a_daemon_lacks() {
     for absent in ["store", "kernel", "endpoints", "neighbor"] {
         assert!(!page.contains(&format!("cambric_{absent}")), "{page}");
     }
-    assert!(!page.contains("felix_"), "{page}");
+    assert!(
+        !page.contains("felix_") && !page.contains("process_"),
+        "{page}"
+    );
 }
 
 /// Every name of a page is on the operators' page, with its type, and the other way round.
@@ -220,7 +237,8 @@ fn the_operators_page_names_them_all() {
         let mut cells = line.strip_prefix("| `")?.split(" | ");
         let name = cells.next()?.trim_end_matches('`');
         let name = name.split('{').next()?;
-        let is_metric = name.starts_with("cambric_") || name.starts_with("felix_");
+        let prefixes = ["cambric_", "felix_", "process_"];
+        let is_metric = prefixes.iter().any(|one| name.starts_with(one));
         is_metric.then_some((name.to_owned(), cells.next()?.to_owned()))
     });
     let samples = families(&page).into_iter().map(|(name, kind)| {

@@ -34,6 +34,8 @@ pub struct Listening {
     pub metrics: Option<SocketAddr>,
     /// The files of TLS for scrapers, if there are any. If a part is missing, metrics are not served.
     pub metrics_tls: Result<Option<ScrapeTls>, &'static str>,
+    /// Whether scrapers get the metrics of the process.
+    pub process_metrics: bool,
 }
 
 impl Default for Listening {
@@ -44,6 +46,7 @@ impl Default for Listening {
             unknown_parts: Vec::new(),
             metrics: None,
             metrics_tls: Ok(None),
+            process_metrics: true,
         }
     }
 }
@@ -79,6 +82,7 @@ pub(super) fn listening(
         health: socket(spec, of_health, HEALTH_PORT)?,
         metrics: socket(spec, of_metrics, METRICS_PORT)?,
         metrics_tls: metrics_tls(spec)?,
+        process_metrics: at(spec, "spec.prometheusProcessMetricsEnabled")?.unwrap_or(true),
         ..Listening::default()
     };
     let at = "spec.dataplaneWatchdogTimeout";
@@ -237,6 +241,15 @@ mod tests {
         let mut control = Control::default();
         own.close(&mut control);
         assert_eq!(control.node_ports, [7].into());
+    }
+
+    #[test]
+    fn metrics_of_the_process_are_on_by_default() {
+        assert!(read(json!({})).unwrap().process_metrics);
+        let off = read(json!({"prometheusProcessMetricsEnabled": false}));
+        assert!(!off.unwrap().process_metrics);
+        let (place, _) = read(json!({"prometheusProcessMetricsEnabled": "no"})).unwrap_err();
+        assert_eq!(place, "spec.prometheusProcessMetricsEnabled");
     }
 
     #[test]

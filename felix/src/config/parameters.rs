@@ -236,6 +236,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         Form::Text,
     ),
     row("PrometheusMetricsPort", "prometheusMetricsPort", Form::Port),
+    row(
+        "PrometheusProcessMetricsEnabled",
+        "prometheusProcessMetricsEnabled",
+        Form::Bool,
+    ),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
     row(

@@ -150,7 +150,7 @@ fn sample(field: &str) -> Value {
         "endpointStatusPathPrefix" => json!("/run/files"),
         "logSeverityScreen" => json!("Debug"),
         "logActionRateLimit" => json!("7/minute"),
-        "ipv6Support" => json!(false),
+        "ipv6Support" | "prometheusProcessMetricsEnabled" => json!(false),
         "interfacePrefix"
         | "openstackRegion"
         | "logPrefix"
