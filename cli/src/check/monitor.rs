@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use calico_store::Store;
@@ -13,6 +14,7 @@ use netlink::{Notification, Notifications};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rule_audit::{Report, Touched, audit_touched};
+use tokio::time::{Instant, sleep_until};
 
 use super::{ATTEMPTS, PAUSE, Rules, findings, read, text as report_text};
 
@@ -54,6 +56,9 @@ const INTERFACE_OCTETS: usize = 16;
 const BUFFER_OCTETS: usize = 8 << 20;
 /// Number of parts that are read at once: beyond it, everything is checked.
 const PARTS_MAX: usize = 4096;
+/// Minimum time between a comparison and the next one: each lists all rules, and reads the datastore. Commits
+/// in it are compared together.
+const GAP: Duration = Duration::from_secs(1);
 /// No socket has this port ID: the notifications of all programs are read.
 const NO_WRITER: u32 = u32::MAX;
 
@@ -173,14 +178,33 @@ pub(super) async fn run(args: &Rules, store: &impl Store, node: &str) -> Result<
     print(&report_text(&report, node, args.all))?;
     let mut commits = Commits::default();
     loop {
-        let waited = Arc::clone(&descriptor);
-        tokio::task::spawn_blocking(move || wait(&waited)).await??;
-        commits.read(&mut notifications);
-        while let Some((title, touched)) = commits.next() {
-            let report = compared(args, store, node, &touched).await?;
-            print(&lines(&title, &report))?;
+        let pace = Pace::new();
+        let (title, touched) = loop {
+            let waited = Arc::clone(&descriptor);
+            tokio::task::spawn_blocking(move || wait(&waited)).await??;
+            pace.wait().await;
             commits.read(&mut notifications);
-        }
+            if let Some(next) = commits.next() {
+                break next;
+            }
+        };
+        let report = compared(args, store, node, &touched).await?;
+        print(&lines(&title, &report))?;
+    }
+}
+
+/// The time of the next comparison.
+struct Pace(Instant);
+
+impl Pace {
+    /// Begins after a comparison.
+    fn new() -> Self {
+        Self(Instant::now() + GAP)
+    }
+
+    /// Waits until the next comparison may begin.
+    async fn wait(&self) {
+        sleep_until(self.0).await;
     }
 }
 
@@ -291,6 +315,17 @@ mod tests {
         assert_eq!(taken(&all[4..]).next(), None);
         let two = [all.as_slice(), &[all[0].clone(), (NEW_GENERATION, end(6))]].concat();
         assert_eq!(taken(&two).next().unwrap().0, "commits 5-6");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn next_comparison_begins_after_the_gap() {
+        let begun = Instant::now();
+        let pace = Pace::new();
+        pace.wait().await;
+        assert_eq!(begun.elapsed(), GAP);
+        // Once only: later commits are compared at once.
+        pace.wait().await;
+        assert_eq!(begun.elapsed(), GAP);
     }
 
     #[test]
