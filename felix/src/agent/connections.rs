@@ -10,7 +10,7 @@ use fib_sync::Instant;
 use super::core::Agent;
 use super::cutting::{Cutting, Round, Step};
 use super::host::{Failed, HostCommand};
-use crate::explain::{Connection, Evaluator, wanted};
+use crate::explain::{Begun, Connection, Evaluator, wanted};
 use crate::limits::{CUT_CONNECTIONS_PER_TURN, CUT_EVALUATIONS_PER_TURN, CUT_GAP, CUT_SHARE};
 
 impl Agent {
@@ -134,9 +134,31 @@ impl Agent {
     }
 }
 
+/// Returns the verdict on a connection: that of its class, or else its own.
+fn verdict(
+    round: &mut Round,
+    evaluator: &Evaluator<'_>,
+    connection: &Connection,
+    left: &mut usize,
+) -> Result<Option<bool>, Begun> {
+    let class = connection.class();
+    let mut begun = round.begun.take();
+    let of_class = match round.known.get(&class) {
+        Some(known) => *known,
+        None => {
+            let found = evaluator.is_forbidden(connection, false, begun.take(), left)?;
+            round.known.insert(class, found);
+            found
+        }
+    };
+    match of_class {
+        Some(found) => Ok(Some(found)),
+        None => evaluator.is_forbidden(connection, true, begun, left),
+    }
+}
+
 /// Evaluates the next connections of a round.
 fn evaluate(round: &mut Round, evaluator: &Evaluator<'_>) {
-    let known = &mut round.known;
     let mut evaluations = CUT_EVALUATIONS_PER_TURN;
     for _ in 0..CUT_CONNECTIONS_PER_TURN {
         if evaluations == 0 {
@@ -145,17 +167,14 @@ fn evaluate(round: &mut Round, evaluator: &Evaluator<'_>) {
         let Some(connection) = round.left.pop() else {
             return;
         };
-        let class = connection.class();
-        let of_class = *known.entry(class).or_insert_with(|| {
-            evaluations = evaluations.saturating_sub(1);
-            evaluator.is_forbidden(&connection, false)
-        });
-        let verdict = of_class.or_else(|| {
-            evaluations = evaluations.saturating_sub(1);
-            evaluator.is_forbidden(&connection, true)
-        });
-        if verdict == Some(true) {
-            round.forbidden.push(connection);
+        match verdict(round, evaluator, &connection, &mut evaluations) {
+            Ok(Some(true)) => round.forbidden.push(connection),
+            Ok(_) => {}
+            Err(begun) => {
+                round.begun = Some(begun);
+                round.left.push(connection);
+                return;
+            }
         }
     }
 }

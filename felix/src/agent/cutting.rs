@@ -6,7 +6,7 @@ use fib_sync::Instant;
 
 use super::host::Failed;
 use super::retry::Retry;
-use crate::explain::{Class, Connection};
+use crate::explain::{Begun, Class, Connection};
 
 /// The cutting of connections.
 #[derive(Debug, Default)]
@@ -41,6 +41,8 @@ pub(super) struct Round {
     /// Verdicts on classes of them by the rules after this number of transactions.
     pub(super) known: BTreeMap<Class, Option<bool>>,
     pub(super) known_at: u64,
+    /// The evaluation of the next one has begun.
+    pub(super) begun: Option<Begun>,
     /// Forbidden ones that are not ordered to be cut yet, because others are being cut.
     pub(super) forbidden: Vec<Connection>,
     /// The command that cuts others.
@@ -60,6 +62,7 @@ impl Round {
         if self.known_at != commits {
             self.known_at = commits;
             self.known.clear();
+            self.begun = None;
             self.left.append(&mut self.forbidden);
         }
     }

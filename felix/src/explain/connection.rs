@@ -146,6 +146,15 @@ impl End<'_> {
     }
 }
 
+/// The evaluation of a connection that several workloads may have opened, up to one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// The interface of the last sender.
+    last: Option<String>,
+    /// The verdict on one of them depends on a part that the connection does not have.
+    depends: bool,
+}
+
 /// The calculated rules, for the evaluation of several connections.
 #[derive(Debug)]
 pub(crate) struct Evaluator<'c> {
@@ -242,22 +251,40 @@ impl<'c> Evaluator<'c> {
     /// Returns whether policies forbid a connection. `has_source_port`: whether its source port is a part of
     /// it; `None`: the verdict depends on a part that the connection does not have. If several workloads may
     /// have opened it, it is forbidden if it is forbidden to all of them.
+    ///
+    /// Each sender is one evaluation, of which `left` are left.
+    ///
+    /// # Errors
+    ///
+    /// None is left: the evaluation can be continued by the same rules.
     pub(crate) fn is_forbidden(
         &self,
         connection: &Connection,
         has_source_port: bool,
-    ) -> Option<bool> {
+        begun: Option<Begun>,
+        left: &mut usize,
+    ) -> Result<Option<bool>, Begun> {
         let [_, (destination, interface)] = connection.ends();
         let to = self.end(destination, interface);
-        let mut depends = false;
+        let mut begun = begun.unwrap_or_default();
         for from in self.sources(connection, &to) {
+            // In the order of their names.
+            let name = from.interface().unwrap_or_default();
+            if begun.last.as_ref().is_some_and(|last| name <= *last) {
+                continue;
+            }
+            if *left == 0 {
+                return Err(begun);
+            }
+            *left -= 1;
             match self.is_forbidden_from(connection, has_source_port, &from, &to) {
                 Some(true) => {}
-                Some(false) => return Some(false),
-                None => depends = true,
+                Some(false) => return Ok(Some(false)),
+                None => begun.depends = true,
             }
+            begun.last = Some(name);
         }
-        (!depends).then_some(true)
+        Ok((!begun.depends).then_some(true))
     }
 
     fn is_forbidden_from(

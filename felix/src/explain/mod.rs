@@ -22,7 +22,7 @@ use calico_model::Protocol;
 use daemon_common::command::PacketQuery;
 use daemon_common::report::{PacketStep, PacketVerdict, RuleOwner};
 
-pub(crate) use connection::{Class, Evaluator, wanted};
+pub(crate) use connection::{Begun, Class, Evaluator, wanted};
 pub use connection::{Connection, Wanted};
 pub(crate) use preview::preview;
 pub(crate) use why::endpoint;

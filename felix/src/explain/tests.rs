@@ -298,3 +298,62 @@ fn endpoint_of_another_host_has_no_rules_here() {
     ];
     assert_eq!(names.collect::<Vec<_>>(), wanted);
 }
+
+#[test]
+fn each_sender_of_a_connection_is_one_evaluation() {
+    const SENDERS: u8 = 9;
+    let mut calculator = Calculator::new("n1", None);
+    let mut put = |key: &str, value: &Value| {
+        calculator.change(key, Some(value.to_string().as_bytes()));
+    };
+    let settings = json!({"spec": {"workloadSourceSpoofing": "Any"}});
+    put(&format!("{PREFIX}felixconfigurations/default"), &settings);
+    for n in 1..=SENDERS {
+        let prefixes = json!({"allowSpoofedSourcePrefixes": ["192.0.2.0/24", "192.0.2.0/25"]});
+        let (key, value) = endpoint("n1", n, prefixes);
+        put(&key, &value);
+    }
+    // Only the last one may open the connection.
+    let last = format!("n == '{SENDERS}'");
+    let policy = |selector: &str, action: &str, order: u8| {
+        json!({"spec": {"selector": selector, "order": order, "types": ["Egress"],
+            "egress": [{"action": action}]}})
+    };
+    let key = |name: &str| format!("{PREFIX}globalnetworkpolicies/{name}");
+    put(&key("allow"), &policy(&last, "Allow", 1));
+    put(&key("deny"), &policy("all()", "Deny", 2));
+    calculator.recompute();
+    let destination: IpAddr = [203, 0, 113, 1].into();
+    let connection = Connection {
+        source: [192, 0, 2, 50].into(),
+        destination,
+        protocol: 6,
+        ports: Some((4000, 80)),
+        icmp: None,
+        is_translated: false,
+        requested: (destination, Some(80)),
+        interfaces: [None, None],
+        tuple: Vec::new(),
+        zone: None,
+    };
+    // Two evaluations in each turn.
+    let turns = |calculator: &Calculator| {
+        let evaluator = Evaluator::of(calculator);
+        let (mut begun, mut turns) = (None, 1);
+        loop {
+            let mut left = 2;
+            match evaluator.is_forbidden(&connection, false, begun.take(), &mut left) {
+                Ok(verdict) => return (verdict, turns),
+                Err(more) => {
+                    assert_eq!(left, 0);
+                    begun = Some(more);
+                    turns += 1;
+                }
+            }
+        }
+    };
+    assert_eq!(turns(&calculator), (Some(false), 5));
+    calculator.change(&key("allow"), None);
+    calculator.recompute();
+    assert_eq!(turns(&calculator), (Some(true), 5));
+}
