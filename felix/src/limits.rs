@@ -81,6 +81,10 @@ pub const OFFLOAD_INTERFACES_MAX: usize = 256;
 /// Minimum time between two transactions of the table of offloaded connections.
 pub const OFFLOAD_GAP: Duration = Duration::from_millis(50);
 
+/// Time after which an interface that was removed, and has returned, is added to the table of offloaded
+/// connections again; and minimum time between two such writes. Each ends all offloaded connections.
+pub const OFFLOAD_RETURN: Duration = Duration::from_secs(10);
+
 /// Default bit of the connection mark of cut connections.
 pub const CUT_MARK: u32 = 1 << 30;
 

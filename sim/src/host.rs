@@ -200,7 +200,11 @@ impl SimHost {
                 HostEvent::ConnectionsListed(Ok(Vec::new()), Duration::ZERO)
             }
             // Its packets pass no packet filter.
-            HostCommand::Offload(_) => HostEvent::Offloaded(self.luck()),
+            HostCommand::Offload(interfaces) => {
+                let outcome = self.luck();
+                let may_exist = outcome.is_err() || !interfaces.is_empty();
+                HostEvent::Offloaded(outcome, may_exist)
+            }
             HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(0, Ok(())),
             HostCommand::Forget(addresses) => HostEvent::Forgotten(addresses),
         }

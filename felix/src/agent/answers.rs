@@ -75,7 +75,9 @@ impl Agent {
                     self.agenda.extend(name);
                 }
             }
-            HostEvent::Offloaded(outcome) => self.offload.answer(now, command, outcome),
+            HostEvent::Offloaded(outcome, may_exist) => {
+                self.offload.answer(now, command, outcome, may_exist);
+            }
             HostEvent::TunnelConfigured(name, outcome) => {
                 self.overlay.configured(now, command, name, outcome);
             }

@@ -211,8 +211,9 @@ pub enum HostEvent {
     ConnectionsListed(Result<Vec<Connection>, Failed>, Duration),
     /// The number of connections that got the mark, and the first failure; others had ended.
     ConnectionsCut(u64, Result<(), Failed>),
-    /// The table of offloaded connections was replaced, or none exists because the kernel rejected it.
-    Offloaded(Result<(), Failed>),
+    /// The table of offloaded connections was replaced, or the kernel rejected it; and whether a table may
+    /// exist, also a former one.
+    Offloaded(Result<(), Failed>, bool),
     /// The connections of these addresses were deleted. An address that was requested again since
     /// is reported for the later request only.
     Forgotten(BTreeSet<IpAddr>),

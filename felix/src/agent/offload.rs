@@ -6,8 +6,6 @@
 
 mod sync;
 
-use std::collections::BTreeSet;
-
 use fib_sync::Instant;
 
 use super::core::Agent;
@@ -21,60 +19,40 @@ pub(super) use sync::OffloadSync;
 impl Agent {
     /// Brings the table of offloaded connections towards its desired state.
     pub(super) fn turn_offload(&mut self, now: Instant) {
-        let (mut interfaces, others, refused) = self.offload_interfaces();
-        // Uplinks come first: most offloaded connections pass through one.
-        let left = OFFLOAD_INTERFACES_MAX.saturating_sub(interfaces.len());
-        let others: Vec<String> = others.difference(&interfaces).cloned().collect();
-        let too_many = interfaces.len() + others.len();
-        let too_many = too_many.saturating_sub(OFFLOAD_INTERFACES_MAX);
-        interfaces.extend(others.into_iter().take(left));
-        // Without any interface, changes of the packet filter write nothing.
-        let commits = match interfaces.is_empty() {
-            true => 0,
-            false => self.rules.commits(),
+        let desired = self.calculator.desired();
+        let is_cutting = self.config.cut_mark.is_some();
+        let offload = desired.settings.offload.as_ref();
+        let refused = offload.filter(|_| is_cutting).map(|_| {
+            "cutting.enabled is true: packets of offloaded connections cannot be dropped".to_owned()
+        });
+        let offload = offload.filter(|_| !is_cutting);
+        let is_own = |name: &str| desired.interfaces.get(name).is_some_and(is_unlimited);
+        let is_uplink = |name: &str| {
+            let pattern = offload.and_then(|offload| offload.uplinks.as_ref());
+            pattern.is_some_and(|pattern| pattern.matches(name))
+                && !desired.settings.is_workload_interface(name)
         };
-        let refused = refused.or_else(|| {
-            (too_many > 0).then(|| {
+        let is_eligible = |name: &str| offload.is_some() && (is_own(name) || is_uplink(name));
+        let index = |name: &str| Some((name.to_owned(), self.links.named(name)?.index));
+        // Uplinks come first: most offloaded connections pass through one.
+        let uplinks = self.links.names().filter(|name| is_uplink(name));
+        let own = desired.interfaces.keys().map(String::as_str);
+        let own = own.filter(|name| is_eligible(name) && !is_uplink(name));
+        let wanted = Wanted {
+            present: uplinks.chain(own).filter_map(index).collect(),
+            commits: self.rules.commits(),
+        };
+        let left_out = self
+            .offload
+            .turn(now, &wanted, is_eligible, &mut self.orders);
+        self.offload.refused = refused.or_else(|| {
+            (left_out > 0).then(|| {
                 format!(
-                    "the kernel supports {OFFLOAD_INTERFACES_MAX} interfaces: {too_many} others are not \
+                    "the kernel supports {OFFLOAD_INTERFACES_MAX} interfaces: {left_out} others are not \
                      offloaded"
                 )
             })
         });
-        while interfaces.len() > OFFLOAD_INTERFACES_MAX {
-            interfaces.pop_last();
-        }
-        self.offload.refused = refused;
-        let wanted = Wanted {
-            interfaces,
-            commits,
-        };
-        self.offload.turn(now, wanted, &mut self.orders);
-    }
-
-    /// Returns the uplinks, the interfaces of workloads, and why the request is refused.
-    fn offload_interfaces(&self) -> (BTreeSet<String>, BTreeSet<String>, Option<String>) {
-        let desired = self.calculator.desired();
-        let Some(offload) = &desired.settings.offload else {
-            return (BTreeSet::new(), BTreeSet::new(), None);
-        };
-        if self.config.cut_mark.is_some() {
-            let reason =
-                "cutting.enabled is true: packets of offloaded connections cannot be dropped";
-            return (BTreeSet::new(), BTreeSet::new(), Some(reason.to_owned()));
-        }
-        let own = desired.interfaces.values();
-        let own = own.filter(|endpoint| is_unlimited(endpoint));
-        let own = own.map(|endpoint| endpoint.interface.as_str());
-        let is_workload = |name: &str| desired.settings.is_workload_interface(name);
-        let uplinks = self.links.names().filter(|name| {
-            let pattern = offload.uplinks.as_ref();
-            pattern.is_some_and(|pattern| pattern.matches(name)) && !is_workload(name)
-        });
-        let is_up = |name: &&str| self.links.up(name).is_some();
-        let uplinks = uplinks.filter(is_up).map(str::to_owned).collect();
-        let own = own.filter(is_up).map(str::to_owned).collect();
-        (uplinks, own, None)
     }
 
     /// Returns why connections are not offloaded although it is requested.
@@ -84,8 +62,7 @@ impl Agent {
 
     /// Returns when the offload is written next without an event.
     pub(super) fn offload_timeout(&self) -> Option<Instant> {
-        let is_due = self.offload.is_due();
-        self.offload.timeout(is_due)
+        self.offload.timeout()
     }
 }
 

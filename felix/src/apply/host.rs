@@ -388,8 +388,12 @@ impl LinuxHost {
             }
             HostCommand::Offload(interfaces) => {
                 let outcome = Requests::open(NETLINK_NETFILTER).map_err(Refused::from);
-                let outcome = outcome.and_then(|mut one| offload::replace(&mut one, &interfaces));
-                HostEvent::Offloaded(outcome.map_err(unsupported))
+                // Without a socket, a former table may exist.
+                let (outcome, may_exist) = match outcome {
+                    Ok(mut requests) => offload::replace(&mut requests, &interfaces),
+                    Err(cause) => (Err(cause), true),
+                };
+                HostEvent::Offloaded(outcome.map_err(unsupported), may_exist)
             }
             HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
         };

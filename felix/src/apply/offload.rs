@@ -23,6 +23,9 @@ use crate::render::{
 const TABLE: u16 = 1;
 const NAME: u16 = 2;
 const HOOK: u16 = 3;
+/// `NFTA_FLOWTABLE_FLAGS`; `NFT_FLOWTABLE_COUNTER`: connection tracking counts offloaded packets.
+const FLAGS: u16 = 7;
+const COUNTS: u32 = 1 << 1;
 /// `NFTA_FLOWTABLE_HOOK_NUM`, `NFTA_FLOWTABLE_HOOK_PRIORITY`, `NFTA_FLOWTABLE_HOOK_DEVS`.
 const HOOK_NUMBER: u16 = 1;
 const HOOK_PRIORITY: u16 = 2;
@@ -35,27 +38,34 @@ const FILTER: u32 = 0;
 /// `NFTA_FLOW_TABLE_NAME` of the expression.
 const FLOWS: u16 = 1;
 
-/// Replaces the table by one for these interfaces; without any, only removes it.
+/// Replaces the table by one for these interfaces; without any, only removes it. Returns the answer of the
+/// kernel, and whether a table may exist: after an error, if the former one cannot be removed either.
 ///
-/// # Errors
-///
-/// The kernel rejected it: then no table exists. It lacks flowtables, or an interface does not exist.
+/// An error means that the kernel lacks flowtables, or that an interface does not exist.
 pub(super) fn replace(
     requests: &mut Requests,
     interfaces: &BTreeSet<String>,
-) -> Result<(), Refused> {
+) -> (Result<(), Refused>, bool) {
     if interfaces.is_empty() {
-        return match exists(requests)? {
-            true => send(requests, &removal()),
-            false => Ok(()),
+        let removed = match exists(requests) {
+            Ok(true) => send(requests, &removal()),
+            Ok(false) => Ok(()),
+            Err(cause) => Err(cause),
         };
+        let may_exist = removed.is_err();
+        return (removed, may_exist);
     }
-    let outcome = send(requests, &messages(interfaces));
-    if outcome.is_err() {
-        // The former table has other interfaces.
-        send(requests, &removal())?;
+    let mut outcome = send(requests, &messages(interfaces, COUNTS));
+    if matches!(&outcome, Err(cause) if cause.errno == libc::EOPNOTSUPP) {
+        // Linux before 5.7 has no flag.
+        outcome = send(requests, &messages(interfaces, 0));
     }
-    outcome
+    if outcome.is_ok() {
+        return (outcome, true);
+    }
+    // The former table has other interfaces.
+    let may_exist = send(requests, &removal()).is_err();
+    (outcome, may_exist)
 }
 
 /// Returns whether a table exists, also one of an earlier run.
@@ -92,11 +102,11 @@ fn removal() -> Vec<Step> {
 }
 
 /// Returns the messages that replace any table.
-fn messages(interfaces: &BTreeSet<String>) -> Vec<Step> {
+fn messages(interfaces: &BTreeSet<String>, flags: u32) -> Vec<Step> {
     let mut steps = removal();
     let mut create = |message| steps.push((message, NLM_F_CREATE));
     create(NfTablesMessage::NewTable(message::table(OFFLOAD_TABLE)));
-    create(NfTablesMessage::NewFlowTable(flowtable(interfaces)));
+    create(NfTablesMessage::NewFlowTable(flowtable(interfaces, flags)));
     create(NfTablesMessage::NewSet(set()));
     let elements: Vec<_> = interfaces.iter().map(|name| element(name)).collect();
     for part in elements.chunks(ELEMENTS_PER_MESSAGE) {
@@ -124,7 +134,7 @@ fn expressions(rule: &Rule) -> Vec<Expressions> {
     expressions
 }
 
-fn flowtable(interfaces: &BTreeSet<String>) -> Vec<DefaultNla> {
+fn flowtable(interfaces: &BTreeSet<String>, flags: u32) -> Vec<DefaultNla> {
     let devices = interfaces
         .iter()
         .map(|name| DefaultNla::new(DEVICE, terminated(name)));
@@ -133,11 +143,15 @@ fn flowtable(interfaces: &BTreeSet<String>) -> Vec<DefaultNla> {
         number(HOOK_PRIORITY, FILTER),
         nested(HOOK_DEVICES, &devices.collect::<Vec<_>>()),
     ];
-    vec![
+    let mut attributes = vec![
         DefaultNla::new(TABLE, terminated(OFFLOAD_TABLE)),
         DefaultNla::new(NAME, terminated(OFFLOADED)),
         nested(HOOK, &hook),
-    ]
+    ];
+    if flags != 0 {
+        attributes.push(number(FLAGS, flags));
+    }
+    attributes
 }
 
 fn set() -> SetMessage {
@@ -185,7 +199,7 @@ mod tests {
     #[test]
     fn messages_name_the_interfaces_and_the_flowtable() {
         let interfaces = ["cali1", "eth0"].map(str::to_owned).into();
-        let all: Vec<_> = messages(&interfaces)
+        let all: Vec<_> = messages(&interfaces, COUNTS)
             .into_iter()
             .map(|(message, _)| encoded(message))
             .collect();
@@ -195,6 +209,7 @@ mod tests {
         let flowtable = &all[3].1;
         assert_eq!(text(find(flowtable, TABLE).unwrap()), OFFLOAD_TABLE);
         assert_eq!(text(find(flowtable, NAME).unwrap()), OFFLOADED);
+        assert_eq!(find(flowtable, FLAGS), Some(&[0, 0, 0, 2][..]));
         let hook = find(flowtable, HOOK).unwrap();
         assert_eq!(find(hook, HOOK_NUMBER), Some(&[0; 4][..]));
         assert_eq!(find(hook, HOOK_PRIORITY), Some(&[0; 4][..]));
@@ -213,5 +228,7 @@ mod tests {
             assert!(!is_part(b"immediate\0"), "a verdict");
         }
         assert_eq!(removal().len(), 2);
+        let (plain, _) = messages(&interfaces, 0).swap_remove(3);
+        assert_eq!(find(&encoded(plain).1, FLAGS), None);
     }
 }

@@ -49,7 +49,7 @@ pub fn offload_text(interfaces: &BTreeSet<String>) -> String {
     let mut text = format!(
         "table inet {OFFLOAD_TABLE} {{\n\tset {OFFLOAD_INTERFACES} {{\n\t\ttype ifname\n\t\telements = \
          {{ {quoted} }}\n\t}}\n\n\tflowtable {OFFLOADED} {{\n\t\thook ingress priority filter\n\t\tdevices \
-         = {{ {quoted} }}\n\t}}\n\n\tchain {OFFLOAD_CHAIN} {{\n\t\ttype filter hook forward priority \
+         = {{ {quoted} }}\n\t\tcounter\n\t}}\n\n\tchain {OFFLOAD_CHAIN} {{\n\t\ttype filter hook forward priority \
          {OFFLOAD_PRIORITY}; policy accept;\n"
     );
     for rule in offload_rules() {
@@ -77,6 +77,7 @@ mod tests {
 	flowtable offloaded {
 		hook ingress priority filter
 		devices = { "cali1", "eth0" }
+		counter
 	}
 
 	chain forward {

@@ -301,7 +301,7 @@ fn refused(command: HostCommand, number: usize) -> HostEvent {
             HostEvent::ConnectionsListed(Err(failed()), Duration::ZERO)
         }
         HostCommand::CutConnections { .. } => HostEvent::ConnectionsCut(0, Err(failed())),
-        HostCommand::Offload(_) => HostEvent::Offloaded(Err(failed())),
+        HostCommand::Offload(_) => HostEvent::Offloaded(Err(failed()), false),
         HostCommand::Forget(_) => panic!("it has no answer"),
     }
 }

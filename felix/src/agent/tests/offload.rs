@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::limits::OFFLOAD_INTERFACES_MAX;
+use crate::limits::{OFFLOAD_INTERFACES_MAX, OFFLOAD_RETURN};
 
 fn configure(world: &mut World, spec: &Value) {
     let key = "/calico/resources/v3/projectcalico.org/felixconfigurations/default";
@@ -54,7 +54,8 @@ fn interfaces_follow_the_settings_and_the_limits() {
     let index = world.kernel.borrow().link("cali1").unwrap().index;
     world.kernel.borrow_mut().remove_link(index);
     world.pass(Duration::from_secs(1));
-    assert_eq!(offloaded(&world), ["cali2", "eth0"]);
+    // The kernel has removed it from the table.
+    assert_eq!(offloaded(&world), ["cali1", "cali2", "eth0"]);
     world.agent.change(&key("b"), None);
     world
         .agent
@@ -77,6 +78,65 @@ fn offloaded_connections_return_after_a_change_of_rules() {
     world.agent.change(key, Some(policy.as_bytes()));
     world.pass(Duration::from_secs(1));
     assert!(world.host.offloads > before);
+}
+
+#[test]
+fn interface_that_flaps_ends_no_offloaded_connections() {
+    let mut world = world();
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    assert_eq!(offloaded(&world), ["cali1", "cali2"]);
+    world.pass(Duration::from_secs(60));
+    let before = (world.host.offloads, world.agent.rules.commits());
+    // The carrier, which a workload can change.
+    let index = world.kernel.borrow().link("cali1").unwrap().index;
+    for round in 0..20 {
+        let is_up = round % 2 == 1;
+        world.kernel.borrow_mut().set_carrier(index, is_up);
+        world.pass(Duration::from_millis(500));
+    }
+    assert_eq!(world.host.offloads, before.0);
+    // The interface itself: it returns after a time without a removal.
+    for _ in 0..20 {
+        let index = world.kernel.borrow().link("cali1").unwrap().index;
+        world.kernel.borrow_mut().remove_link(index);
+        world.pass(Duration::from_millis(500));
+        world.link("cali1");
+        world.pass(Duration::from_millis(500));
+    }
+    assert_eq!(world.agent.rules.commits(), before.1, "the same rules");
+    assert_eq!(world.host.offloads, before.0);
+    world.pass(OFFLOAD_RETURN);
+    assert_eq!(world.host.offloads, before.0 + 1);
+    assert_eq!(offloaded(&world), ["cali1", "cali2"]);
+    // A new interface is added at once.
+    world.link("cali3");
+    world.endpoint("c", "cali3", &["10.65.0.3/32"]);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(offloaded(&world), ["cali1", "cali2", "cali3"]);
+}
+
+#[test]
+fn table_that_may_exist_is_written_after_a_change_of_rules() {
+    let mut world = world();
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    let policy = |world: &mut World, name: &str| {
+        let policy = json!({"spec": {"ingress": [{"action": "Allow"}]}}).to_string();
+        let key = format!("/calico/resources/v3/projectcalico.org/globalnetworkpolicies/{name}");
+        world.agent.change(&key, Some(policy.as_bytes()));
+        world.pass(Duration::from_secs(1));
+    };
+    world.host.refuse_offload = true;
+    for keeps in [false, true] {
+        world.host.keep_offload_table = keeps;
+        policy(&mut world, &format!("first{keeps}"));
+        // After several failures, the next attempt is later than the next changes.
+        world.pass(RETRY_MAX * 8);
+        let before = world.host.offloads;
+        policy(&mut world, &format!("a{keeps}"));
+        policy(&mut world, &format!("b{keeps}"));
+        let writes = world.host.offloads - before;
+        assert_eq!(writes >= 2, keeps, "{writes}");
+    }
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub(super) struct Fake {
     pub(super) offloaded: BTreeSet<String>,
     pub(super) offloads: u32,
     pub(super) refuse_offload: bool,
+    /// A refused write leaves the former table.
+    pub(super) keep_offload_table: bool,
     /// Commands about bandwidth in this turn, and the most in one.
     pub(super) limits_in_turn: usize,
     pub(super) limits_in_turn_max: usize,
@@ -250,7 +252,8 @@ impl Fake {
                     true => Err(refused("no flowtables")),
                     false => Ok(()),
                 };
-                HostEvent::Offloaded(outcome)
+                let may_exist = self.keep_offload_table || outcome.is_ok();
+                HostEvent::Offloaded(outcome, may_exist)
             }
             HostCommand::CutConnections {
                 connections,
