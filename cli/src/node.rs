@@ -32,7 +32,7 @@ enum What {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Allocate the addresses of VXLAN devices while pools use VXLAN, and release them otherwise
+    /// Allocate the addresses of tunnel devices while pools use VXLAN or IP in IP, and release them otherwise
     Tunnels(tunnels::Args),
     /// Show the BGP sessions of this host: address, type, state, since when, last error
     Status,

@@ -1,5 +1,5 @@
-//! `cambric node tunnels`: allocates the addresses of the nodes' VXLAN devices, writes them to the
-//! Nodes, and releases them when no pool uses VXLAN.
+//! `cambric node tunnels`: allocates the addresses of the nodes' devices for VXLAN and IP in IP, writes
+//! them to the Nodes, and releases them when no pool uses the encapsulation.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use calico_ipam::{
     AddressRequest, Ipam, IpamError, NODE, NamedPool, Pool, Pools, Release, Request, TYPE, Taker,
 };
-use calico_model::{EncapsulationMode, Kind, Mac, Metadata, ResourceKey};
+use calico_model::{EncapsulationMode, IpPoolSpec, Kind, Mac, Metadata, ResourceKey};
 use calico_store::Error;
 use calico_store::resources::{Item, ResourceError, Resources};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -34,33 +34,72 @@ pub(super) struct Args {
     connection: Connection,
 }
 
-/// The VXLAN device of a family.
+/// A tunnel device.
 struct Device {
     ipv6: bool,
-    /// Fields of the Node's spec.
+    /// Fields of the Node's spec: the parent of the address, if it is not the spec, and the address.
+    parent: Option<&'static str>,
     address: &'static str,
-    mac: &'static str,
+    /// That of its Ethernet address, if it has one.
+    mac: Option<&'static str>,
+    /// The field of pools that use it, and its value.
+    mode: (&'static str, fn(&IpPoolSpec) -> EncapsulationMode),
     /// As in Calico: the attribute of the allocation, and the start of its handle.
     kind: &'static str,
     handle: &'static str,
 }
 
-const DEVICES: [Device; 2] = [
+/// The field of pools for VXLAN.
+const VXLAN: (&str, fn(&IpPoolSpec) -> EncapsulationMode) = ("vxlanMode", |spec| spec.vxlan_mode);
+
+const DEVICES: [Device; 3] = [
     Device {
         ipv6: false,
+        parent: Some("bgp"),
+        address: "ipv4IPIPTunnelAddr",
+        mac: None,
+        mode: ("ipipMode", |spec| spec.ipip_mode),
+        kind: "ipipTunnelAddress",
+        handle: "ipip-tunnel-addr-",
+    },
+    Device {
+        ipv6: false,
+        parent: None,
         address: "ipv4VXLANTunnelAddr",
-        mac: "vxlanTunnelMACAddr",
+        mac: Some("vxlanTunnelMACAddr"),
+        mode: VXLAN,
         kind: "vxlanTunnelAddress",
         handle: "vxlan-tunnel-addr-",
     },
     Device {
         ipv6: true,
+        parent: None,
         address: "ipv6VXLANTunnelAddr",
-        mac: "vxlanTunnelMACAddrV6",
+        mac: Some("vxlanTunnelMACAddrV6"),
+        mode: VXLAN,
         kind: "vxlanV6TunnelAddress",
         handle: "vxlan-v6-tunnel-addr-",
     },
 ];
+
+impl Device {
+    /// Returns the stored address in a Node.
+    fn stored(&self, node: &Value) -> Option<String> {
+        let spec = node.get("spec")?;
+        let place = match self.parent {
+            Some(parent) => spec.get(parent)?,
+            None => spec,
+        };
+        text_at(place, self.address)
+    }
+
+    /// Returns whether a Node has an Ethernet address of the device.
+    fn has_mac(&self, node: &Value) -> bool {
+        let spec = node.get("spec");
+        let stored = |field| spec.and_then(|spec| text_at(spec, field));
+        self.mac.and_then(stored).is_some()
+    }
+}
 
 /// The lines for the changes of a run, and its errors.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -112,7 +151,7 @@ async fn reconcile(resources: &Resources, names: &[String]) -> Result<Report> {
     Ok(report)
 }
 
-/// Reads the pools. A pool that cannot be read is an error: it may be the one that uses VXLAN.
+/// Reads the pools. A pool that cannot be read is an error: it may be the one that uses tunnels.
 async fn readable_pools(ipam: &Ipam<'_>) -> Result<Pools> {
     let pools = ipam.pools().await?;
     if let Some((key, error)) = pools.unreadable.first() {
@@ -164,10 +203,10 @@ async fn is_settled(
     device: &Device,
     held: &[Release],
 ) -> Result<bool> {
-    let current = text_at(&node.value, device.address);
+    let current = device.stored(&node.value);
     if !pools.all.iter().any(|pool| is_of(pool, device)) {
-        let lacks_mac = text_at(&node.value, device.mac).is_none();
-        return Ok(current.is_none() && lacks_mac && held.is_empty());
+        let has_mac = device.has_mac(&node.value);
+        return Ok(current.is_none() && !has_mac && held.is_empty());
     }
     match current.as_deref().and_then(|text| text.parse().ok()) {
         Some(address) => is_kept(ipam, pools, node, device, address).await,
@@ -184,8 +223,8 @@ async fn remove(
     held: &[Release],
 ) -> Result<Option<String>> {
     let name = node.key.name();
-    let current = text_at(&node.value, device.address);
-    let is_clear = current.is_none() && text_at(&node.value, device.mac).is_none();
+    let current = device.stored(&node.value);
+    let is_clear = current.is_none() && !device.has_mac(&node.value);
     if !is_clear && !write(resources, node, device, None).await? {
         return Ok(None);
     }
@@ -211,7 +250,13 @@ async fn allocate(
     let taker = taker(name, device);
     let from = usable(pools, node, device)?;
     if from.is_empty() {
-        bail!("no enabled pool with a vxlanMode allows tunnels on this node");
+        let (field, _) = device.mode;
+        bail!("no enabled pool with a {field} allows tunnels on this node");
+    }
+    if let Some(parent) = device.parent
+        && !node.value["spec"][parent].is_object()
+    {
+        bail!("spec.{parent} of the Node is missing: the address is a part of it");
     }
     let request = Request {
         host: name,
@@ -251,7 +296,7 @@ async fn release(ipam: &Ipam<'_>, held: &[Release]) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the address of a node's device stays: it is in a pool with VXLAN, and allocated to
+/// Returns whether the address of a node's device stays: it is in a pool that uses it, and allocated to
 /// the device, or can be allocated to it now.
 async fn is_kept(
     ipam: &Ipam<'_>,
@@ -292,10 +337,11 @@ fn taker(node: &str, device: &Device) -> Taker {
     }
 }
 
-/// Returns whether a pool uses VXLAN in the family of a device.
+/// Returns whether a pool uses a device.
 fn is_of(pool: &NamedPool, device: &Device) -> bool {
     let range = pool.spec.cidr;
-    pool.spec.vxlan_mode != EncapsulationMode::Never
+    let (_, mode) = device.mode;
+    mode(&pool.spec) != EncapsulationMode::Never
         && range.is_some_and(|range| range.address().is_ipv6() == device.ipv6)
 }
 
@@ -321,12 +367,12 @@ async fn write(
     device: &Device,
     address: Option<IpAddr>,
 ) -> Result<bool, ResourceError> {
-    let before = text_at(&node.value, device.address);
+    let before = device.stored(&node.value);
     let mac = mac_of(node.key.name(), device.ipv6).to_string();
     let wanted = address.map(|address| address.to_string());
     let mut written = false;
     let change = |value: &mut Value| {
-        let stored = text_at(value, device.address);
+        let stored = device.stored(value);
         // The answer to the write may have been lost.
         written = wanted.is_some() && stored == wanted;
         if written || stored != before {
@@ -335,19 +381,27 @@ async fn write(
         let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
             return false;
         };
-        let stored = spec.get(device.mac).and_then(Value::as_str);
-        match &wanted {
-            Some(address) => {
+        if let Some(field) = device.mac {
+            let stored = spec.get(field).and_then(Value::as_str);
+            match &wanted {
                 // An Ethernet address that an operator has chosen stays.
-                if stored.is_none_or(str::is_empty) {
-                    spec.insert(device.mac.to_owned(), mac.clone().into());
-                }
-                spec.insert(device.address.to_owned(), address.clone().into());
+                Some(_) if !stored.is_none_or(str::is_empty) => {}
+                Some(_) => drop(spec.insert(field.to_owned(), mac.clone().into())),
+                None => drop(spec.remove(field)),
             }
-            None => {
-                spec.remove(device.mac);
-                spec.remove(device.address);
+        }
+        let place = match device.parent {
+            Some(parent) => spec.get_mut(parent).and_then(Value::as_object_mut),
+            None => Some(spec),
+        };
+        match (place, &wanted) {
+            (Some(place), Some(address)) => {
+                place.insert(device.address.to_owned(), address.clone().into());
             }
+            (Some(place), None) => drop(place.remove(device.address)),
+            // Another program has removed it since.
+            (None, wanted) if wanted.is_some() => return false,
+            (None, _) => {}
         }
         written = true;
         true
@@ -369,9 +423,9 @@ fn mac_of(node: &str, ipv6: bool) -> Mac {
     Mac(octets)
 }
 
-/// Returns a text of a resource's spec, unless it is empty.
-fn text_at(resource: &Value, field: &str) -> Option<String> {
-    let text = resource.get("spec")?.get(field)?.as_str()?;
+/// Returns a text in a part of a resource, unless it is empty.
+fn text_at(part: &Value, field: &str) -> Option<String> {
+    let text = part.get(field)?.as_str()?;
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 

@@ -1,4 +1,4 @@
-//! Addresses of VXLAN devices over a datastore in memory.
+//! Addresses of tunnel devices over a datastore in memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +52,45 @@ async fn lines(resources: &Resources, names: &[&str]) -> String {
 
 async fn text(resources: &Resources, node: &str, field: &str) -> Option<String> {
     let node = resources.get(&key(node)).await.expect("a node");
-    text_at(&node.value, field)
+    text_at(&node.value["spec"], field)
+}
+
+#[tokio::test]
+async fn ipip_address_is_a_part_of_bgp_and_released() {
+    let resources = fabric().await;
+    let ipam = Ipam::new(resources.store());
+    let ipip = async |mode: &str| {
+        let spec = json!({"cidr": "10.66.0.0/16", "ipipMode": mode});
+        put(&resources, "IPPool", "ipip", spec).await;
+    };
+    lines(&resources, &[]).await;
+    ipip("CrossSubnet").await;
+    // A Node without the part has no place for it.
+    let spec = json!({"addresses": [{"address": "10.0.0.3", "type": "InternalIP"}]});
+    put(&resources, "Node", "n3", spec).await;
+    let names = ["n1", "n3"].map(str::to_owned);
+    let report = reconcile(&resources, &names).await.expect("reconciled");
+    let error = "node n3: ipv4IPIPTunnelAddr: spec.bgp of the Node is missing";
+    assert!(report.errors.starts_with(error), "{}", report.errors);
+    assert!(report.lines.starts_with("n1: 10.66."), "{}", report.lines);
+    let bgp = async |node: &str| {
+        let node = resources.get(&key(node)).await.expect("a node");
+        node.value["spec"]["bgp"].clone()
+    };
+    let stored = bgp("n1").await;
+    assert_eq!(stored["ipv4Address"], "10.0.0.1/24");
+    let address = stored["ipv4IPIPTunnelAddr"].as_str().expect("one");
+    let given: IpAddr = address.parse().expect("an address");
+    let holders = ipam.holders(&[given]).await.expect("holders");
+    assert_eq!(holders[0].handle.as_deref(), Some("ipip-tunnel-addr-n1"));
+    assert_eq!(holders[0].attributes[NODE], "n1");
+    assert_eq!(holders[0].attributes[TYPE], "ipipTunnelAddress");
+    assert_eq!(lines(&resources, &["n1"]).await, "");
+    ipip("Never").await;
+    let line = format!("n1: {address} released\n");
+    assert_eq!(lines(&resources, &["n1"]).await, line);
+    assert_eq!(bgp("n1").await, json!({"ipv4Address": "10.0.0.1/24"}));
+    assert!(ipam.holders(&[given]).await.expect("holders").is_empty());
 }
 
 #[tokio::test]
