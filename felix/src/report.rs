@@ -380,7 +380,7 @@ pub(crate) fn waiting(waiting: &Waiting) -> String {
         Waiting::Rules(None) => "the packet filter is not written yet".into(),
         Waiting::Rules(Some(reason)) => format!("the packet filter: {reason}"),
         Waiting::Host(reason) => format!("the host to forward: {reason}"),
-        Waiting::Overlay(reason) => format!("the VXLAN device {reason}"),
+        Waiting::Overlay(reason) => format!("the tunnel device {reason}"),
         Waiting::Routes => "the routing table is not in sync".into(),
     }
 }

@@ -170,11 +170,16 @@ impl SimHost {
                 }
                 HostEvent::NeighborDeleted(entry, outcome)
             }
-            // The simulated kernel has no VXLAN.
+            // The simulated kernel has neither VXLAN nor IP in IP.
             HostCommand::ConfigureTunnel(device) => {
                 let refused = Failed("the kernel has no VXLAN".to_owned());
                 HostEvent::TunnelConfigured(device.name, Err(refused))
             }
+            HostCommand::ConfigureIpip(_) => {
+                let refused = Failed("the kernel has no IP in IP".to_owned());
+                HostEvent::IpipConfigured(Err(refused))
+            }
+            HostCommand::ReleaseIpip(_) => HostEvent::IpipReleased(self.luck()),
             HostCommand::RemoveTunnel { name, .. } => HostEvent::TunnelRemoved(name, self.luck()),
             HostCommand::ListTunnelEntries(index) => {
                 let entries = self.tunnel_entries.iter().copied();

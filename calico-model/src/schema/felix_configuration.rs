@@ -100,6 +100,8 @@ const SETTINGS: Fields = settings! {
         "endpointStatusPathPrefix"
         "interfaceExclude"
         "ipForwarding"
+        "ipipEnabled"
+        "ipipMTU"
         "ipsetsRefreshInterval"
         "ipv4NormalRoutePriority"
         "ipv6NormalRoutePriority"
@@ -127,8 +129,6 @@ const SETTINGS: Fields = settings! {
     in_part
         "chainInsertMode" "Felix has base chains of its own in nftables, which no other table can precede or bypass"
         "deviceRouteProtocol" "the key route_protocol of the file of Felix sets the protocol, before the datastore is read"
-        "ipipEnabled" "Felix makes no IP in IP device; the packet filter follows the pools with an ipipMode"
-        "ipipMTU" "Felix makes no IP in IP device"
         "nftablesFilterAllowAction" "an accepted packet always continues with later chains of other tables, as with Return"
         "nftablesMangleAllowAction" "an accepted packet always continues with later chains of other tables, as with Return"
         "maxIpsetSize" "sets of nftables have no maximum size, as in Calico"

@@ -26,7 +26,6 @@ pub(super) const IPAM_CONFIGURATION: Fields =
 pub(super) const IP_RESERVATION: Fields =
     envelope!(parts("spec", Object(&[ipam("reservedCIDRs", Any)])));
 
-const NO_IPIP: &str = "tunl0 must be configured statically; the address is not used";
 const NO_WORKLOAD_SESSIONS: &str = "sessions with workloads of the node itself are not supported";
 const LOG: &str = "not supported: \"log\" in the daemon's file sets what is logged";
 
@@ -41,7 +40,7 @@ const NODE_SPEC: Fields = &[
             bgp("asNumber", Any),
             bgp("ipv4Address", Any),
             bgp("ipv6Address", Any),
-            no(None, "ipv4IPIPTunnelAddr", Any, is_set, NO_IPIP),
+            by(Felix, "ipv4IPIPTunnelAddr", Any),
             bgp("routeReflectorClusterID", Any),
         ]),
     ),

@@ -125,7 +125,6 @@ fn fields_without_a_reporting_program_are_listed() {
     assert_eq!(
         listed,
         [
-            "Node spec.bgp.ipv4IPIPTunnelAddr",
             "BlockAffinity, as a whole",
             "KubeControllersConfiguration, as a whole",
             "CalicoNodeStatus, as a whole",
@@ -149,16 +148,14 @@ fn severity_puts_unenforced_resources_first() {
     let policy = field(Kind::GlobalNetworkPolicy, hints);
     let deny = field(Kind::NetworkPolicy, rule("Deny"));
     let allow = field(Kind::Profile, rule("Allow"));
-    let node = field(
-        Kind::Node,
-        json!({"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}),
-    );
+    let log = json!({"logSeverityScreen": "Debug"});
+    let log = field(Kind::BgpConfiguration, log);
     assert_eq!([host, policy], [Severity::Unenforced; 2]);
     assert_eq!(
-        [deny, allow, node],
+        [deny, allow, log],
         [Severity::DropsMore, Severity::AllowsLess, Severity::Other]
     );
-    assert!(host < deny && deny < allow && allow < node);
+    assert!(host < deny && deny < allow && allow < log);
 }
 
 #[test]

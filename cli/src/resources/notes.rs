@@ -97,15 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn kind_and_tunnel_address_without_effect_are_noted() {
+    fn kind_without_effect_is_noted() {
         for (kind, spec) in [
             (Kind::BlockAffinity, json!({"state": "confirmed"})),
             (Kind::KubeControllersConfiguration, json!({})),
             (Kind::CalicoNodeStatus, json!({"node": "n1"})),
-            (
-                Kind::Node,
-                json!({"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}),
-            ),
         ] {
             let resource = json!({"metadata": {"name": "n1"}, "spec": spec});
             let found = notes(kind, &resource);

@@ -84,6 +84,10 @@ impl Agent {
             HostEvent::TunnelRemoved(name, outcome) => {
                 self.overlay.removed(now, command, name, outcome);
             }
+            HostEvent::IpipConfigured(outcome) => {
+                self.overlay.ipip.configured(now, command, outcome);
+            }
+            HostEvent::IpipReleased(outcome) => self.overlay.ipip.released(now, command, outcome),
             HostEvent::TunnelEntriesListed(index, found) => {
                 self.overlay.listed(now, command, index, found);
             }

@@ -25,7 +25,7 @@ use super::rules::{RuleSync, closed};
 use super::trust::{News, Trust};
 use crate::calc::{Bandwidth, BgpPorts, Calculator, Endpoint, EndpointId, Problem};
 use crate::limits::INHERITANCE_TURNS_MAX;
-use crate::render::{Key, TO_HOST, floating, source};
+use crate::render::{Key, TO_HOST, floating, guards_ipip, source};
 
 /// The agent of one host.
 ///
@@ -291,7 +291,7 @@ impl Agent {
         }
     }
 
-    /// Brings the VXLAN overlay towards its desired state. A device exists only while the packet
+    /// Brings the overlay towards its desired state. A device exists only while the packet
     /// filter accepts its packets from nodes only.
     fn turn_overlay(&mut self, now: Instant) {
         let rules = self.rules.held();
@@ -299,6 +299,7 @@ impl Agent {
             desired: self.calculator.desired(),
             links: &self.links,
             is_guarded: rules.is_some_and(|rules| rules.chains.contains_key(TO_HOST)),
+            ipip_is_guarded: rules.is_some_and(guards_ipip),
             is_in_sync: self.trust.is_in_sync(),
         };
         self.overlay

@@ -8,7 +8,7 @@ use std::time::Duration;
 use calico_model::Mac;
 use fib_sync::Link;
 
-use crate::calc::{Bandwidth, TunnelDevice};
+use crate::calc::{Bandwidth, IpipDevice, TunnelDevice};
 use crate::explain::{Connection, Wanted};
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;
@@ -145,6 +145,10 @@ pub enum HostCommand {
         /// Its VXLAN network identifier.
         vni: u32,
     },
+    /// Set up the device for IP in IP, with its address and no other one: [`HostEvent::IpipConfigured`].
+    ConfigureIpip(IpipDevice),
+    /// Remove addresses of this device: [`HostEvent::IpipReleased`].
+    ReleaseIpip(BTreeSet<IpAddr>),
     /// List the permanent entries of a VXLAN device: [`HostEvent::TunnelEntriesListed`].
     ListTunnelEntries(u32),
     /// Create or change an entry of a VXLAN device: [`HostEvent::TunnelEntryPut`].
@@ -201,6 +205,10 @@ pub enum HostEvent {
     TunnelConfigured(&'static str, Result<Configured, Failed>),
     /// The VXLAN device of this name was removed, or is of another program.
     TunnelRemoved(&'static str, Result<(), Failed>),
+    /// The device for IP in IP has this interface index, or was rejected.
+    IpipConfigured(Result<Configured, Failed>),
+    /// The addresses of this device were removed, or one of them could not be.
+    IpipReleased(Result<(), Failed>),
     /// The entries of the VXLAN device with this interface index.
     TunnelEntriesListed(u32, Result<Vec<TunnelEntry>, Failed>),
     /// An entry of a VXLAN device was written, or rejected.

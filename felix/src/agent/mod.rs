@@ -20,6 +20,7 @@ mod cutting;
 mod discovery;
 mod host;
 mod interfaces;
+mod ipip;
 mod links;
 mod neighbors;
 mod offload;

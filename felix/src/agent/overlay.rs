@@ -1,4 +1,4 @@
-//! The VXLAN overlay: devices, entries of tunnel ends, and routes through them.
+//! The overlay: VXLAN devices, entries of tunnel ends, the device for IP in IP, and routes through them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,17 +8,19 @@ use fib_sync::Instant;
 use ipnet::IpNet;
 
 use super::host::{Configured, Failed, HostCommand, Neighbor, Orders, TunnelEntry};
+use super::ipip::{IpipAround, IpipSync};
 use super::links::Links;
 use super::retry::Retry;
 use super::routes::RouteSync;
-use crate::calc::{Desired, DeviceState, OverlayTouched, TunnelDevice, TunnelEnd};
+use crate::calc::{Desired, DeviceState, OverlayTouched, TunnelDevice, TunnelEnd, Way};
 use crate::limits::TUNNEL_CHECK;
-use crate::render::{Family, VXLAN_DEVICES};
+use crate::render::{Family, IPIP_DEVICE, VXLAN_DEVICES};
 
-/// The VXLAN overlay, as far as it is set up.
+/// The overlay, as far as it is set up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverlaySync {
     tunnels: [Tunnel; 2],
+    pub(super) ipip: IpipSync,
     /// Routes that may differ from the wanted ones.
     routes: BTreeSet<IpNet>,
 }
@@ -59,6 +61,8 @@ pub(super) struct Around<'a> {
     pub(super) links: &'a Links,
     /// The packet filter in effect accepts tunnel packets from nodes only.
     pub(super) is_guarded: bool,
+    /// The same for IP in IP.
+    pub(super) ipip_is_guarded: bool,
     /// The datastore was read in full, so that objects of an earlier run may be removed.
     pub(super) is_in_sync: bool,
 }
@@ -88,10 +92,14 @@ impl OverlaySync {
         let [v4, v6] = &mut self.tunnels;
         v4.doubt();
         v6.doubt();
+        self.ipip.doubt();
     }
 
     /// Handles a change of the device with this name.
     pub(super) fn link(&mut self, name: &str) {
+        if name == IPIP_DEVICE {
+            self.ipip.doubt();
+        }
         for (family, device) in Family::ALL.into_iter().zip(VXLAN_DEVICES) {
             if device == name {
                 self.tunnel(family).doubt();
@@ -120,14 +128,33 @@ impl OverlaySync {
             }
             tunnel.exchange(now, around, orders);
         }
+        self.turn_ipip(now, around, orders);
         for net in std::mem::take(&mut self.routes) {
-            let device = self.tunnel(Family::of(net.addr())).used;
+            let device = match around.desired.overlay.routes.get(&net) {
+                Some(Way::Ipip(_)) => self.ipip.used(),
+                _ => self.tunnel(Family::of(net.addr())).used,
+            };
             let is_host = net.prefix_len() == net.max_prefix_len();
             let is_local = is_host && around.desired.routes.contains_key(&net.addr());
             match around.desired.overlay.routes.get(&net) {
                 Some(way) if !is_local => routes.want_prefix(net, *way, device),
                 _ => routes.unwant_prefix(net),
             }
+        }
+    }
+
+    /// Issues the commands for the device for IP in IP.
+    fn turn_ipip(&mut self, now: Instant, around: &Around<'_>, orders: &mut Orders) {
+        let overlay = &around.desired.overlay;
+        let of_ipip = IpipAround {
+            links: around.links,
+            is_guarded: around.ipip_is_guarded,
+            is_in_sync: around.is_in_sync,
+        };
+        if self.ipip.turn(now, &overlay.ipip, of_ipip, orders) {
+            let through = overlay.routes.iter();
+            let through = through.filter(|(_, way)| matches!(way, Way::Ipip(_)));
+            self.routes.extend(through.map(|(net, _)| *net));
         }
     }
 
@@ -240,22 +267,27 @@ impl OverlaySync {
 
     /// Returns when the next action is due without an event.
     pub(super) fn timeout(&self) -> Option<Instant> {
-        self.tunnels.iter().filter_map(Tunnel::timeout).min()
+        let tunnels = self.tunnels.iter().filter_map(Tunnel::timeout);
+        tunnels.chain(self.ipip.timeout()).min()
     }
 
     /// Returns why a device is missing, or some of its entries.
     pub(super) fn problem(&self) -> Option<String> {
         let mut tunnels = self.tunnels.iter().zip(VXLAN_DEVICES);
-        tunnels.find_map(|(tunnel, name)| {
-            let reason = tunnel.problem()?;
-            Some(format!("{name}: {reason}"))
-        })
+        tunnels
+            .find_map(|(tunnel, name)| {
+                let reason = tunnel.problem()?;
+                Some(format!("{name}: {reason}"))
+            })
+            .or_else(|| Some(format!("{IPIP_DEVICE}: {}", self.ipip.problem()?)))
     }
 
     /// Returns what the kernel refuses of the first device with a refusal.
     pub(super) fn refused(&self) -> Option<String> {
         let mut tunnels = self.tunnels.iter().zip(VXLAN_DEVICES);
-        tunnels.find_map(|(tunnel, name)| Some(format!("{name}: {}", tunnel.refused()?)))
+        tunnels
+            .find_map(|(tunnel, name)| Some(format!("{name}: {}", tunnel.refused()?)))
+            .or_else(|| Some(format!("{IPIP_DEVICE}: {}", self.ipip.refused()?)))
     }
 
     fn tunnel(&mut self, family: Family) -> &mut Tunnel {

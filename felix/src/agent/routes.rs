@@ -129,10 +129,10 @@ impl RouteSync {
     /// Adds a route of the overlay. An address must not be one of an endpoint.
     pub(super) fn want_prefix(&mut self, prefix: IpNet, way: Way, device: Option<u32>) {
         let route = match (way, device) {
-            (Way::Tunnel(end), Some(device)) => {
+            (Way::Tunnel(end) | Way::Ipip(end), Some(device)) => {
                 Route::unicast(self.owner, vec![Hop::via(end).on(device).onlink()])
             }
-            (Way::Tunnel(_), None) => return self.unwant_prefix(prefix),
+            (Way::Tunnel(_) | Way::Ipip(_), None) => return self.unwant_prefix(prefix),
             (Way::Direct(node), _) => Route::unicast(self.owner, vec![Hop::via(node)]),
             (Way::Blackhole, _) => Route::blackhole(self.owner),
         };

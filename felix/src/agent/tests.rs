@@ -5,6 +5,7 @@ mod faults;
 mod feedback;
 mod history;
 mod interfaces;
+mod ipip;
 mod late;
 mod offload;
 mod overlay;

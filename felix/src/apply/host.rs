@@ -370,6 +370,13 @@ impl LinuxHost {
             HostCommand::RemoveTunnel { name, vni } => {
                 HostEvent::TunnelRemoved(name, self.tunnels.remove(name, vni).map_err(failed))
             }
+            HostCommand::ConfigureIpip(device) => {
+                let outcome = self.tunnels.configure_ipip(&device).map_err(failed);
+                HostEvent::IpipConfigured(outcome)
+            }
+            HostCommand::ReleaseIpip(own) => {
+                HostEvent::IpipReleased(self.tunnels.release_ipip(&own).map_err(failed))
+            }
             HostCommand::ListTunnelEntries(index) => {
                 let listed = self.tunnels.list(index).map_err(failed);
                 HostEvent::TunnelEntriesListed(index, listed)

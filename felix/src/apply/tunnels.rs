@@ -1,7 +1,9 @@
-//! VXLAN devices, and their entries of tunnel ends.
+//! VXLAN devices, and their entries of tunnel ends; the device for IP in IP.
 //!
 //! A new device has no parent interface: the routing table selects the uplinks of its packets. The
 //! parent of a device that Calico's Felix has made is kept. A device learns nothing from packets.
+
+mod ipip;
 
 use std::net::IpAddr;
 
@@ -59,6 +61,8 @@ struct Found {
     mac: Vec<u8>,
     /// The parameters of a VXLAN device.
     vxlan: Option<Parameters>,
+    /// It is a device for IP in IP over IPv4.
+    is_ipip: bool,
 }
 
 /// The parameters of a VXLAN device that cannot be changed later.
@@ -83,9 +87,12 @@ impl Tunnels {
     pub(super) fn configure(&mut self, device: &TunnelDevice) -> Result<Configured, Refused> {
         let links = self.links()?;
         let addresses = self.addresses()?;
-        let mtu = device
-            .mtu
-            .unwrap_or_else(|| mtu(&links, &addresses, device.local, device.uplinks.as_ref()));
+        let overhead = overhead(device.local);
+        let found_mtu = || {
+            let uplinks = device.uplinks.as_ref();
+            mtu(&links, &addresses, Some(device.local), uplinks, overhead)
+        };
+        let mtu = device.mtu.unwrap_or_else(found_mtu);
         let mut found = links.into_iter().find(|link| link.name == device.name);
         let wanted = Parameters {
             vni: device.vni,
@@ -111,7 +118,7 @@ impl Tunnels {
         };
         // A device with another MTU still forwards.
         let mtu = self.adjust_mtu(&found, mtu, is_new);
-        self.adjust(&found, device)?;
+        self.adjust(&found, Some(device.mac.0))?;
         let readdressed = self.address(found.index, device.address, &addresses)?;
         Ok(Configured {
             index: found.index,
@@ -235,13 +242,12 @@ impl Tunnels {
 
     /// Changes what can be changed, if it differs. The kernel removes the entries and routes of a
     /// device of which the Ethernet address changes; they are found missing.
-    fn adjust(&mut self, found: &Found, device: &TunnelDevice) -> Result<(), Refused> {
+    fn adjust(&mut self, found: &Found, mac: Option<[u8; 6]>) -> Result<(), Refused> {
         let mut message = LinkMessage::default();
         message.header.index = found.index;
-        if found.mac != device.mac.0 {
-            let mac = LinkAttribute::Address(device.mac.0.to_vec());
-            message.attributes.push(mac);
-        }
+        let mac = mac.filter(|mac| found.mac != mac);
+        let mac = mac.map(|mac| LinkAttribute::Address(mac.to_vec()));
+        message.attributes.extend(mac);
         if !found.up {
             message.header.flags = LinkFlags::Up;
             message.header.change_mask = LinkFlags::Up;
@@ -343,7 +349,10 @@ fn found(message: &LinkMessage) -> Found {
             LinkAttribute::IfName(name) => link.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
             LinkAttribute::Address(mac) => link.mac.clone_from(mac),
-            LinkAttribute::LinkInfo(infos) => link.vxlan = infos.iter().find_map(parameters),
+            LinkAttribute::LinkInfo(infos) => {
+                link.vxlan = infos.iter().find_map(parameters);
+                link.is_ipip = infos.contains(&LinkInfo::Kind(InfoKind::IpIp));
+            }
             _ => {}
         }
     }
@@ -444,6 +453,28 @@ fn ip(address: &NeighbourAddress) -> Option<IpAddr> {
     }
 }
 
+/// Octets of an encapsulation, and the lowest MTU of its device.
+#[derive(Clone, Copy)]
+struct Overhead {
+    octets: u32,
+    mtu_min: u32,
+}
+
+/// Returns those of VXLAN between addresses of this family.
+const fn overhead(local: IpAddr) -> Overhead {
+    let [v4, v6] = OVERHEAD;
+    match local {
+        IpAddr::V4(_) => Overhead {
+            octets: v4,
+            mtu_min: IPV4_MTU_MIN,
+        },
+        IpAddr::V6(_) => Overhead {
+            octets: v6,
+            mtu_min: IPV6_MTU_MIN,
+        },
+    }
+}
+
 /// Returns the MTU of a device: the lowest one of the uplinks and of the interface with the node's
 /// address, without the octets of the encapsulation.
 ///
@@ -451,12 +482,13 @@ fn ip(address: &NeighbourAddress) -> Option<IpAddr> {
 fn mtu(
     links: &[Found],
     addresses: &[(u32, IpNet)],
-    local: IpAddr,
+    node: Option<IpAddr>,
     uplinks: Option<&Pattern>,
+    overhead: Overhead,
 ) -> u32 {
     let is_holder = |link: &Found| {
         let mut addresses = addresses.iter();
-        addresses.any(|(index, address)| *index == link.index && address.addr() == local)
+        addresses.any(|(index, address)| *index == link.index && Some(address.addr()) == node)
     };
     let carriers = links.iter().filter(|link| link.index != LOOPBACK);
     let carriers = carriers.filter(|link| match uplinks {
@@ -464,11 +496,7 @@ fn mtu(
         None => is_uplink(&link.name) || is_holder(link),
     });
     let lowest = carriers.map(|link| link.mtu).min().unwrap_or(ETHERNET_MTU);
-    let [v4, v6] = OVERHEAD;
-    match local {
-        IpAddr::V4(_) => lowest.saturating_sub(v4).max(IPV4_MTU_MIN),
-        IpAddr::V6(_) => lowest.saturating_sub(v6).max(IPV6_MTU_MIN),
-    }
+    lowest.saturating_sub(overhead.octets).max(overhead.mtu_min)
 }
 
 /// Returns whether an interface has a name of an uplink.
@@ -492,6 +520,15 @@ mod tests {
             mtu,
             ..Found::default()
         }
+    }
+
+    fn mtu(
+        links: &[Found],
+        addresses: &[(u32, IpNet)],
+        local: IpAddr,
+        uplinks: Option<&Pattern>,
+    ) -> u32 {
+        super::mtu(links, addresses, Some(local), uplinks, overhead(local))
     }
 
     #[test]

@@ -50,7 +50,9 @@ pub use listening::Listening;
 pub(crate) use listening::MAIN_LOOP;
 pub(crate) use lookup::{AppliedList, ListOwner, RemoteEndpoint};
 pub(crate) use named::is_gateway;
-pub use overlay::{DeviceState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way};
+pub use overlay::{
+    DeviceState, IpipDevice, IpipState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way,
+};
 pub use pattern::Pattern;
 pub(crate) use read::interface_prefixes;
 pub use routing::Routing;

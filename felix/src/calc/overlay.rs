@@ -1,9 +1,10 @@
-//! The VXLAN overlay of this host: its devices, the tunnel ends of other nodes, and the routes to the
-//! blocks of VXLAN pools. A change of one node or block costs as much as its own routes.
+//! The overlay of this host: its devices, the tunnel ends of other nodes, and the routes to the
+//! blocks of VXLAN pools, and of others that the settings assign to Felix. A change of one node or block costs as much as its own routes.
 
 mod addresses;
 mod borrowed;
 mod ends;
+mod ipip;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -21,7 +22,9 @@ use ipnet::IpNet;
 use self::addresses::Addresses;
 use self::borrowed::Borrowed;
 use self::ends::{Ends, NodeEnds};
-pub use self::types::{DeviceState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way};
+pub use self::types::{
+    DeviceState, IpipDevice, IpipState, Overlay, OverlayTouched, TunnelDevice, TunnelEnd, Way,
+};
 use super::pattern::Pattern;
 use super::policy::Index;
 use super::pools::Pools;
@@ -74,6 +77,8 @@ pub(super) struct Around<'a> {
     pub(super) uplinks: Option<&'a Pattern>,
     /// Felix installs the routes of pools without encapsulation.
     pub(super) no_encap: bool,
+    /// Felix installs the routes of pools with IP in IP.
+    pub(super) ipip: bool,
     pub(super) ipv6: bool,
 }
 
@@ -89,6 +94,7 @@ impl Around<'_> {
     /// Returns whether Felix installs routes to the blocks of any pool.
     fn has_routes(&self) -> bool {
         self.no_encap
+            || (self.ipip && self.uses_ipip())
             || Family::ALL
                 .into_iter()
                 .any(|family| self.uses_vxlan(family))
@@ -97,7 +103,8 @@ impl Around<'_> {
     /// Returns whether Felix installs routes to a block or an address.
     fn routes_to(&self, net: IpNet) -> bool {
         match self.pools.vxlan_mode_of(net) {
-            EncapsulationMode::Never => self.no_encap && self.pools.is_plain(net),
+            EncapsulationMode::Never if self.pools.is_plain(net) => self.no_encap,
+            EncapsulationMode::Never => self.ipip_mode_of(net) != EncapsulationMode::Never,
             _ => self.uses_vxlan(Family::of(net.addr())),
         }
     }
@@ -208,9 +215,9 @@ impl OverlayInputs {
         problems.extend(self.exchange_block_problems(around, all, &news.blocks));
         let mut touched = OverlayTouched::default();
         if all {
-            let devices = self.devices(around);
-            touched.devices = overlay.devices != devices;
-            overlay.devices = devices;
+            let (devices, ipip) = (self.devices(around), self.ipip(around));
+            touched.devices = overlay.devices != devices || overlay.ipip != ipip;
+            (overlay.devices, overlay.ipip) = (devices, ipip);
         }
         let mut ends = self.ends.take_former();
         let mut nets: BTreeSet<IpNet> = BTreeSet::new();
@@ -305,6 +312,7 @@ impl OverlayInputs {
             let reason = "is missing: this host has no VXLAN device for the pools with a vxlanMode";
             Some(Problem::new(&key, field, reason))
         })
+        .chain(self.ipip_problem(around, node))
         .collect()
     }
 
@@ -521,12 +529,18 @@ impl OverlayInputs {
     ) -> Option<Way> {
         let family = Family::of(net.addr());
         let far = self.ends.of(node, family)?;
+        let ipip = around.ipip_mode_of(net);
+        let is_ipip = ipip != EncapsulationMode::Never;
+        let mode = if is_ipip { ipip } else { mode };
         if mode != EncapsulationMode::Always
             && let Some(own) = self.ends.of(around.hostname, family)
             && let (Some(near), Some(far)) = (own.node, far.node)
             && near.trunc().contains(&far.addr())
         {
             return Some(Way::Direct(far.addr()));
+        }
+        if is_ipip {
+            return self.ipip_end(around, node).map(Way::Ipip);
         }
         if mode == EncapsulationMode::Never {
             return None;

@@ -16,7 +16,7 @@ pub(super) struct Pools(BTreeMap<String, Pool>);
 struct Pool {
     range: IpNet,
     nat_outgoing: bool,
-    ipip: bool,
+    ipip: EncapsulationMode,
     vxlan: EncapsulationMode,
     /// The prefix length of its blocks.
     block_size: u8,
@@ -32,7 +32,7 @@ impl Pools {
         let pool = Pool {
             range: spec.cidr.ok_or_else(missing)?.0.trunc(),
             nat_outgoing: spec.nat_outgoing,
-            ipip: spec.ipip_mode != EncapsulationMode::Never,
+            ipip: spec.ipip_mode,
             vxlan: spec.vxlan_mode,
             block_size: spec.effective_block_size().ok_or_else(missing)?,
         };
@@ -41,7 +41,8 @@ impl Pools {
 
     /// Returns whether traffic to one of them uses IP in IP between hosts.
     pub(super) fn use_ipip(&self) -> bool {
-        self.0.values().any(|pool| pool.ipip)
+        let mut pools = self.0.values();
+        pools.any(|pool| pool.ipip != EncapsulationMode::Never)
     }
 
     /// Returns whether traffic to one of them uses VXLAN between hosts.
@@ -62,7 +63,14 @@ impl Pools {
     /// Returns whether a block or an address is in a pool without encapsulation.
     pub(super) fn is_plain(&self, net: IpNet) -> bool {
         let pool = self.of(net);
-        pool.is_some_and(|pool| !pool.ipip && pool.vxlan == EncapsulationMode::Never)
+        let modes = pool.map(|pool| [pool.ipip, pool.vxlan]);
+        modes == Some([EncapsulationMode::Never; 2])
+    }
+
+    /// Returns when traffic to a block or an address uses IP in IP.
+    pub(super) fn ipip_mode_of(&self, net: IpNet) -> EncapsulationMode {
+        self.of(net)
+            .map_or(EncapsulationMode::Never, |pool| pool.ipip)
     }
 
     /// Returns when traffic to a block or an address uses VXLAN.

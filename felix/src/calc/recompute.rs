@@ -139,6 +139,7 @@ impl Calculator {
             port: settings.encapsulation.vxlan_port,
             uplinks: settings.uplinks.as_ref(),
             no_encap: self.overlay.no_encap(settings.overlay.cluster_routes),
+            ipip: self.overlay.ipip_routes(settings.overlay.cluster_routes),
             ipv6: settings.ipv6,
         };
         let overlay = &mut self.desired.overlay;
@@ -180,7 +181,10 @@ impl Calculator {
             metadata: settings.metadata,
             outgoing: settings.outgoing.clone(),
             encapsulation: Encapsulation {
-                ipip: self.pools.use_ipip(),
+                ipip: settings
+                    .overlay
+                    .ipip
+                    .unwrap_or_else(|| self.pools.use_ipip()),
                 vxlan: vxlan_ipv4 || vxlan(Family::V6),
                 ..encapsulation
             },

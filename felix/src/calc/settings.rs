@@ -74,7 +74,7 @@ pub struct Settings {
     pub outgoing: Outgoing,
     /// The encapsulation that workloads may use, and the port of VXLAN.
     pub encapsulation: Encapsulation,
-    /// The VXLAN devices of this host.
+    /// The tunnel devices of this host.
     pub overlay: OverlaySettings,
     /// The interfaces whose MTU counts for VXLAN devices; `None`: those with the built-in names.
     pub uplinks: Option<Pattern>,
@@ -168,7 +168,7 @@ impl Settings {
     }
 }
 
-/// The parameters of the VXLAN devices of this host.
+/// The parameters of the tunnel devices of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverlaySettings {
     /// The VXLAN network identifier.
@@ -179,6 +179,10 @@ pub struct OverlaySettings {
     pub cluster_routes: ClusterRoutes,
     /// Routes lead to single workloads, not to blocks.
     pub by_workload: bool,
+    /// The device for IP in IP is used or not, whatever the pools are; `None`: as the pools.
+    pub ipip: Option<bool>,
+    /// Its MTU; `None`: it follows from the uplinks.
+    pub ipip_mtu: Option<u32>,
     mtu_v4: Option<u32>,
     mtu_v6: Option<u32>,
 }
@@ -200,6 +204,8 @@ impl Default for OverlaySettings {
             enabled: None,
             cluster_routes: CLUSTER_ROUTES,
             by_workload: false,
+            ipip: None,
+            ipip_mtu: None,
             mtu_v4: None,
             mtu_v6: None,
         }
@@ -481,6 +487,8 @@ fn overlay(spec: &FelixConfigurationSpec) -> Result<OverlaySettings, (&'static s
         cluster_routes: cluster_routes(spec)?,
         by_workload: choice(spec, "routeSource", ["CalicoIPAM", "WorkloadIPs"])
             .map_err(|reason| ("spec.routeSource", reason))?,
+        ipip: self::at(spec, "spec.ipipEnabled")?,
+        ipip_mtu: mtu("spec.ipipMTU", "ipipMTU", IPV4_MTU_MIN)?,
         mtu_v4: mtu("spec.vxlanMTU", "vxlanMTU", IPV4_MTU_MIN)?,
         mtu_v6: mtu("spec.vxlanMTUV6", "vxlanMTUV6", IPV6_MTU_MIN)?,
     })

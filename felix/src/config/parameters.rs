@@ -128,6 +128,8 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     ),
     row("InterfaceExclude", "interfaceExclude", Form::Text),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
+    row("IpInIpEnabled", "ipipEnabled", Form::Bool),
+    row("IpInIpMtu", "ipipMTU", Form::Count),
     row(
         "InterfaceRefreshInterval",
         "interfaceRefreshInterval",

@@ -25,7 +25,9 @@ use super::assembly::Part;
 use super::build::{EndpointRules, Frame, chain, counted, dispatch_prefixes, rule};
 use super::guard::NODES;
 use super::outgoing::INSIDE;
-use super::ruleset::{Action, Chain, End, Family, Is, Key, Match, Rule, Side, Value, Verdict};
+use super::ruleset::{
+    Action, Chain, End, Family, Is, Key, Match, Rule, Ruleset, Side, Value, Verdict,
+};
 
 const UDP: u8 = 17;
 const IPIP: u8 = 4;
@@ -73,8 +75,8 @@ const ALL_KINDS: [&str; 12] = [
     "geneve",
     "bareudp",
 ];
-/// The device through which the BGP daemons install routes for IP in IP.
-const IPIP_DEVICE: &str = "tunl0";
+/// The device for IP in IP, as in Calico.
+pub const IPIP_DEVICE: &str = "tunl0";
 /// The VXLAN devices of the fabric for IPv4 and IPv6, as in Calico.
 pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
 /// The names that a tunnel device of the fabric may have.
@@ -181,6 +183,14 @@ pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
     let tunnels = in_use(settings).into_iter();
     let goto = |matches| rule(matches, Verdict::Goto(TO_HOST.into()));
     tunnels.map(Tunneled::anywhere).map(goto).collect()
+}
+
+/// Returns whether a packet filter accepts IP in IP to the host from nodes only.
+pub(crate) fn guards_ipip(rules: &Ruleset) -> bool {
+    let chains = rules.chains.values();
+    let mut rules = chains.flat_map(|chain| &chain.rules);
+    let goto = Action::Verdict(Verdict::Goto(TO_HOST.into()));
+    rules.any(|rule| rule.action == goto && rule.matches.contains(&Match::Protocol(IPIP, Is::Yes)))
 }
 
 /// Tunnel packets of the fabric of one encapsulation.

@@ -21,6 +21,7 @@ mod hosts;
 mod icmp_errors;
 mod impersonation;
 mod invalid;
+mod ipip;
 mod logs;
 mod metrics;
 mod named_ports;

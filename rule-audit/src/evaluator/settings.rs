@@ -34,6 +34,8 @@ pub struct Settings {
     pub vxlan_port: u16,
     /// Whether VXLAN is in use without a pool that uses it.
     pub vxlan: Option<bool>,
+    /// IP in IP is in use or not, whatever the pools are.
+    pub ipip: Option<bool>,
     /// Interfaces to which no host endpoint applies: names, and patterns between slashes.
     pub excluded: Vec<String>,
     /// Whether endpoints of all orchestrators have floating addresses.
@@ -112,6 +114,7 @@ impl Default for Settings {
             failsafe: Failsafe::default(),
             vxlan_port: 4789,
             vxlan: None,
+            ipip: None,
             excluded: vec!["kube-ipvs0".into()],
             floating: false,
             nat_address: None,
@@ -174,6 +177,9 @@ impl Settings {
         settings.metrics.apply(spec, fields);
         if let Some(is) = spec["vxlanEnabled"].as_bool() {
             settings.vxlan = Some(is);
+        }
+        if let Some(is) = spec["ipipEnabled"].as_bool() {
+            settings.ipip = Some(is);
         }
         let port = spec["vxlanPort"]
             .as_u64()

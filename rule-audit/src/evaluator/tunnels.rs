@@ -50,6 +50,7 @@ impl Tunnels {
             tunnels.nodes.extend(addresses(&value["spec"]));
         }
         tunnels.ends.extend(&tunnels.nodes);
+        tunnels.ipip = settings.ipip.unwrap_or(tunnels.ipip);
         let [v4, v6] = vxlan;
         let uses_vxlan = settings.vxlan.unwrap_or(v4) || v6;
         tunnels.vxlan = uses_vxlan.then_some(settings.vxlan_port.into());

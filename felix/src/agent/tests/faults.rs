@@ -289,6 +289,8 @@ fn refused(command: HostCommand, number: usize) -> HostEvent {
         HostCommand::ConfigureTunnel(device) => {
             HostEvent::TunnelConfigured(device.name, Err(failed()))
         }
+        HostCommand::ConfigureIpip(_) => HostEvent::IpipConfigured(Err(failed())),
+        HostCommand::ReleaseIpip(_) => HostEvent::IpipReleased(Err(failed())),
         HostCommand::RemoveTunnel { name, .. } => HostEvent::TunnelRemoved(name, Err(failed())),
         HostCommand::ListTunnelEntries(index) => {
             HostEvent::TunnelEntriesListed(index, Err(failed()))

@@ -12,7 +12,7 @@ use fib_sync::{Command, Fib, Instant, Route, Tunnel};
 use serde_json::json;
 
 use super::super::*;
-use crate::calc::{Bandwidth, TunnelDevice};
+use crate::calc::{Bandwidth, IpipDevice, TunnelDevice};
 use crate::render::tests::Kernel as Tables;
 use crate::render::{Change, Key, Ruleset};
 
@@ -57,6 +57,10 @@ pub(super) struct Fake {
     /// Commands that wrote or removed an entry of a VXLAN device.
     pub(super) tunnel_writes: usize,
     pub(super) refuse_tunnel_entry: bool,
+    /// The device for IP in IP as it was set up last, and how often with another value.
+    pub(super) ipip: Option<IpipDevice>,
+    pub(super) ipip_writes: usize,
+    pub(super) refuse_ipip: bool,
     pub(super) refuse_mtu: bool,
     /// The limits of bandwidth in effect, by interface, and the commands that changed or checked them.
     pub(super) limits: BTreeMap<String, Bandwidth>,
@@ -212,6 +216,28 @@ impl Fake {
                 }
                 HostEvent::TunnelRemoved(name, Ok(()))
             }
+            HostCommand::ConfigureIpip(_) if self.refuse_ipip => {
+                HostEvent::IpipConfigured(Err(refused("Operation not supported")))
+            }
+            HostCommand::ConfigureIpip(device) => {
+                let done = Configured {
+                    index: self.ipip(&device),
+                    readdressed: true,
+                    mtu: Ok(()),
+                };
+                self.ipip_writes += usize::from(self.ipip.as_ref() != Some(&device));
+                self.ipip = Some(device);
+                HostEvent::IpipConfigured(Ok(done))
+            }
+            HostCommand::ReleaseIpip(own) => {
+                let kernel = self.kernel.clone().expect("a kernel");
+                let mut kernel = kernel.borrow_mut();
+                let index = kernel.link("tunl0").expect("it has addresses").index;
+                for address in own {
+                    kernel.remove_address(index, address.into());
+                }
+                HostEvent::IpipReleased(Ok(()))
+            }
             HostCommand::ListTunnelEntries(index) => {
                 let entries = self.tunnel_entries.iter().copied();
                 let on = entries.filter(|entry| entry.interface() == index);
@@ -304,6 +330,25 @@ impl Fake {
         kernel.set_carrier(index, true);
         self.tunnels.insert(index, device);
         (index, true)
+    }
+
+    /// Sets up the kernel's device for IP in IP. Returns its index.
+    fn ipip(&mut self, device: &IpipDevice) -> u32 {
+        let kernel = self.kernel.clone().expect("a kernel");
+        let mut kernel = kernel.borrow_mut();
+        let present = kernel.link("tunl0").map(|link| link.index);
+        if let Some(index) = present.filter(|_| self.ipip.as_ref() == Some(device)) {
+            return index;
+        }
+        let index = present.unwrap_or_else(|| {
+            let index = kernel.add_link("tunl0");
+            kernel.set_tunnel(index, Some(Tunnel::Ipip));
+            index
+        });
+        kernel.set_link_up(index, true);
+        kernel.set_carrier(index, true);
+        kernel.add_address(index, IpAddr::from(device.address).into());
+        index
     }
 
     /// Removes a VXLAN device with its entries, as any program can.

@@ -2,7 +2,7 @@
 //! device: packets to one would reach the other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use calico_model::{Mac, Network, NodeAddress, NodeSpec};
 use ipnet::IpNet;
@@ -19,7 +19,11 @@ const INTERNAL: &str = "InternalIP";
 
 /// The addresses of a node, in both families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeEnds([NodeEnd; 2]);
+pub(super) struct NodeEnds {
+    families: [NodeEnd; 2],
+    /// The address of its device for IP in IP.
+    ipip: Option<Ipv4Addr>,
+}
 
 /// The addresses of a node in one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +65,15 @@ impl NodeEnds {
                 "spec.vxlanTunnelMACAddrV6",
             ),
         };
-        (Self([v4, v6]), problem)
+        let ends = Self {
+            families: [v4, v6],
+            ipip: bgp.and_then(|bgp| bgp.ipv4_ipip_tunnel_addr),
+        };
+        (ends, problem)
     }
 
     const fn in_family(&self, family: Family) -> &NodeEnd {
-        let [v4, v6] = &self.0;
+        let [v4, v6] = &self.families;
         match family {
             Family::V4 => v4,
             Family::V6 => v6,
@@ -175,6 +183,11 @@ impl Ends {
 
     pub(super) fn of(&self, node: &str, family: Family) -> Option<&NodeEnd> {
         self.nodes.get(node).map(|ends| ends.in_family(family))
+    }
+
+    /// Returns the address of a node's device for IP in IP.
+    pub(super) fn ipip_of(&self, node: &str) -> Option<Ipv4Addr> {
+        self.nodes.get(node)?.ipip
     }
 
     /// Returns the node that an address of a tunnel device belongs to: of several, this host, and

@@ -1,5 +1,7 @@
 //! The overlay of a host from stored values.
 
+mod ipip;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -57,6 +59,7 @@ fn routes(desired: &Desired) -> Vec<String> {
     let routes = desired.overlay.routes.iter();
     let text = |way: &Way| match way {
         Way::Tunnel(end) => format!("tunnel {end}"),
+        Way::Ipip(node) => format!("ipip {node}"),
         Way::Direct(node) => format!("via {node}"),
         Way::Blackhole => "blackhole".to_owned(),
     };
@@ -457,7 +460,8 @@ fn pools_without_encapsulation_have_one_writer_of_routes() {
     let pool = json!({"spec": {"cidr": "10.65.0.0/16", "ipipMode": "Always"}});
     put(&mut calculator, "ippools/a", &pool);
     let ipip = result(&mut calculator, "Enabled", "Disabled");
-    assert_eq!(ipip, (vec![], 0));
+    // The Node has no address for IP in IP.
+    assert_eq!(ipip, (vec![], 1));
     let key = format!("{PREFIX}felixconfigurations/default");
     let wrong = br#"{"spec": {"programClusterRoutes": "Some"}}"#;
     assert!(calculator.change(&key, Some(wrong)).is_some());

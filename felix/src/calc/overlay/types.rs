@@ -1,7 +1,7 @@
 //! The overlay that a host needs, and its changed parts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use calico_model::Mac;
 use ipnet::IpNet;
@@ -14,6 +14,8 @@ use crate::render::Family;
 pub struct Overlay {
     /// The device of each family.
     pub devices: BTreeMap<Family, DeviceState>,
+    /// The device for IP in IP.
+    pub ipip: IpipState,
     /// Tunnel ends of other nodes, by the address of their tunnel device.
     pub ends: BTreeMap<IpAddr, TunnelEnd>,
     /// Routes to blocks of VXLAN pools, and to addresses outside the blocks of their node.
@@ -57,6 +59,40 @@ pub struct TunnelDevice {
     pub uplinks: Option<Pattern>,
 }
 
+/// The device for IP in IP, which the kernel makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IpipState {
+    /// No pool uses IP in IP: addresses of an earlier run are removed.
+    Unused {
+        /// The ranges of the pools, in which these addresses are.
+        pools: BTreeSet<IpNet>,
+    },
+    /// A pool uses IP in IP, but the Node of this host lacks this field. The device stays as it is.
+    Lacks(&'static str),
+    /// The device.
+    Wanted(IpipDevice),
+}
+
+impl Default for IpipState {
+    fn default() -> Self {
+        let pools = BTreeSet::new();
+        Self::Unused { pools }
+    }
+}
+
+/// The device for IP in IP of this host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IpipDevice {
+    /// Its own address, with which this host sends into tunnels.
+    pub address: Ipv4Addr,
+    /// The address of this host, whose interface is an uplink.
+    pub node: Option<IpAddr>,
+    /// Its MTU; `None`: the one of the uplinks without the octets of the encapsulation.
+    pub mtu: Option<u32>,
+    /// The uplinks; `None`: the interfaces with the built-in names.
+    pub uplinks: Option<Pattern>,
+}
+
 /// The tunnel end of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelEnd {
@@ -71,6 +107,8 @@ pub struct TunnelEnd {
 pub enum Way {
     /// Through the tunnel device to the tunnel end with this address.
     Tunnel(IpAddr),
+    /// In IP in IP to the node with this address.
+    Ipip(IpAddr),
     /// To the node with this address, which is in a subnet of this one.
     Direct(IpAddr),
     /// Nowhere: an address of an own block that has no endpoint does not exist.
