@@ -1,5 +1,5 @@
 //! The keys of Cambric's own daemons in addition to Calico's: registered route reflectors, their
-//! cluster ids, and requests to drain them.
+//! cluster ids, requests to drain nodes and reflectors, and reports of drained nodes.
 //!
 //! All are below [`FABRIC_PREFIX`], which Calico's components never read. Values are JSON objects;
 //! unknown fields are kept, as in resources.
@@ -30,8 +30,10 @@ pub enum FabricKey {
     /// The reflector of a cluster id ([`ClusterClaim`]); permanent, so that a restarted reflector
     /// keeps its id.
     Cluster(Ipv4Addr),
-    /// A reflector to be drained ([`DrainRequest`]), until the key is deleted.
+    /// A node or reflector to be drained ([`DrainRequest`]), until the key is deleted.
     Drain(String),
+    /// The progress of a drained node ([`DrainReport`]), as its BGP daemon reports it.
+    DrainReport(String),
 }
 
 impl FabricKey {
@@ -41,6 +43,8 @@ impl FabricKey {
     pub const CLUSTERS: &'static str = "/cambric/v1/cluster/";
     /// The prefix of all requests to drain.
     pub const DRAINS: &'static str = "/cambric/v1/drain/";
+    /// The prefix of all reports of drained nodes.
+    pub const DRAIN_REPORTS: &'static str = "/cambric/v1/drain-report/";
 }
 
 impl fmt::Display for FabricKey {
@@ -49,6 +53,7 @@ impl fmt::Display for FabricKey {
             Self::Reflector(name) => write!(f, "{}{name}", Self::REFLECTORS),
             Self::Cluster(id) => write!(f, "{}{id}", Self::CLUSTERS),
             Self::Drain(name) => write!(f, "{}{name}", Self::DRAINS),
+            Self::DrainReport(name) => write!(f, "{}{name}", Self::DRAIN_REPORTS),
         }
     }
 }
@@ -59,8 +64,8 @@ pub enum FabricKeyError {
     /// It is not below the prefix.
     #[error("not a key of the fabric")]
     Foreign,
-    /// The name of a reflector is invalid.
-    #[error("a reflector's name is that of a host: lower-case letters, digits, '-' and '.'")]
+    /// The name of a node is invalid.
+    #[error("the name is that of a host: lower-case letters, digits, '-' and '.'")]
     Name,
     /// The cluster id is invalid.
     #[error("a cluster id has the form of an IPv4 address, and is not 0.0.0.0")]
@@ -80,6 +85,9 @@ impl FromStr for FabricKey {
         }
         if let Some(rest) = text.strip_prefix(Self::DRAINS) {
             return name(rest).map(Self::Drain);
+        }
+        if let Some(rest) = text.strip_prefix(Self::DRAIN_REPORTS) {
+            return name(rest).map(Self::DrainReport);
         }
         if let Some(rest) = text.strip_prefix(Self::CLUSTERS) {
             let id: Result<Ipv4Addr, _> = rest.parse();
@@ -166,7 +174,7 @@ pub struct ClusterClaim {
     pub unknown: Unknown,
 }
 
-/// A request to drain a reflector.
+/// A request to drain a node or a reflector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainRequest {
@@ -180,6 +188,49 @@ pub struct DrainRequest {
     /// Unknown fields, kept unchanged.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+/// The progress of a drained node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainReport {
+    /// [`DrainRequest::since`] of the request.
+    #[serde(default, deserialize_with = "or_default")]
+    pub since: String,
+    /// The stage of the drain.
+    #[serde(default, deserialize_with = "or_default")]
+    pub stage: DrainStage,
+    /// Number of established neighbors that have not been sent all in time.
+    #[serde(default, deserialize_with = "or_default")]
+    pub behind: u32,
+    /// Unknown fields, kept unchanged.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// The stage of the drain of a node.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum DrainStage {
+    /// Routes of services are advertised as the least preferred ones (RFC 8326).
+    #[default]
+    Services,
+    /// All routes are.
+    All,
+    /// All routes are, and this has been sent to all neighbors.
+    Drained,
+}
+
+impl fmt::Display for DrainStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Services => "services",
+            Self::All => "all",
+            Self::Drained => "drained",
+        })
+    }
 }
 
 const fn weight_default() -> u32 {
@@ -290,6 +341,31 @@ impl DrainRequest {
             since: time,
             unknown: Unknown::new(),
         }
+    }
+
+    /// Parses a stored value.
+    ///
+    /// # Errors
+    ///
+    /// The value is invalid; the field is named.
+    pub fn parse(octets: &[u8]) -> Result<Self, FabricValueError> {
+        parse(octets)
+    }
+
+    /// Returns the value to store.
+    pub fn encode(&self) -> Vec<u8> {
+        json_octets(self)
+    }
+}
+
+impl DrainReport {
+    /// Parses a stored value.
+    ///
+    /// # Errors
+    ///
+    /// The value is invalid; the field is named.
+    pub fn parse(octets: &[u8]) -> Result<Self, FabricValueError> {
+        parse(octets)
     }
 
     /// Returns the value to store.

@@ -54,8 +54,8 @@ mod value;
 
 pub use endpoint_file::EndpointFile;
 pub use fabric::{
-    ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, FabricKeyError, FabricValueError,
-    ReflectorState, Registration,
+    ClusterClaim, DrainReport, DrainRequest, DrainStage, FABRIC_PREFIX, FabricKey, FabricKeyError,
+    FabricValueError, ReflectorState, Registration,
 };
 pub use ipam::block::{AllocationAttribute, AllocationBlock, Ordinal};
 pub use ipam::{

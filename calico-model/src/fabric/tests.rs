@@ -29,6 +29,10 @@ fn keys_have_the_documented_text() {
             "/cambric/v1/cluster/10.0.0.1",
         ),
         (FabricKey::Drain("rr1".into()), "/cambric/v1/drain/rr1"),
+        (
+            FabricKey::DrainReport("n1".into()),
+            "/cambric/v1/drain-report/n1",
+        ),
     ] {
         assert_eq!(key.to_string(), text);
         assert_eq!(text.parse(), Ok(key));
@@ -45,6 +49,7 @@ fn other_keys_are_refused() {
         ("/cambric/v1/reflector/", FabricKeyError::Name),
         ("/cambric/v1/reflector/a/b", FabricKeyError::Name),
         ("/cambric/v1/drain/A", FabricKeyError::Name),
+        ("/cambric/v1/drain-report/", FabricKeyError::Name),
         ("/cambric/v1/cluster/0.0.0.0", FabricKeyError::ClusterId),
         ("/cambric/v1/cluster/a", FabricKeyError::ClusterId),
     ] {
@@ -106,4 +111,22 @@ fn faults_name_their_field() {
     let faults = wrong.encode().unwrap_err();
     let fields: Vec<&str> = faults.iter().map(|fault| fault.field.as_str()).collect();
     assert_eq!(fields, ["ipv4Address", "asNumber", "clusterID"]);
+}
+
+#[test]
+fn drain_report_has_the_documented_json() {
+    let report = DrainReport {
+        since: "2026-03-04T10:22:00Z".into(),
+        stage: DrainStage::Drained,
+        behind: 1,
+        unknown: Unknown::new(),
+    };
+    let value: Value = serde_json::from_slice(&report.encode()).unwrap();
+    let text = json!({"since": "2026-03-04T10:22:00Z", "stage": "drained", "behind": 1});
+    assert_eq!(value, text);
+    assert_eq!(DrainReport::parse(&report.encode()).unwrap(), report);
+    let bare = DrainReport::parse(b"{}").unwrap();
+    assert_eq!(bare.stage, DrainStage::Services);
+    let error = DrainReport::parse(br#"{"behind":-1}"#).unwrap_err();
+    assert_eq!(error.field, "behind");
 }

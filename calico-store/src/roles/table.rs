@@ -95,6 +95,8 @@ pub(super) enum Keys {
     OwnEndpoints,
     /// The registration of the reflector.
     OwnRegistration,
+    /// The report of the node's drain.
+    OwnDrainReport,
     /// The claims of the reflector's cluster IDs.
     OwnClusterIds,
     /// The key with which Neutron's driver tests its watch.
@@ -161,9 +163,10 @@ pub(super) const TABLE: &[Row] = &[
     row(BgpClient, Read, All(Kind::BgpFilter), "filters"),
     row(BgpClient, Read, All(Kind::IpPool), "prefixes to advertise"),
     row(BgpClient, Read, Keys::OwnAffinities, "the blocks of the node"),
-    row(BgpClient, Read, Prefix(FABRIC_PREFIX), "route reflectors"),
+    row(BgpClient, Read, Prefix(FABRIC_PREFIX), "route reflectors, drain requests"),
     row(BgpClient, Read, All(Kind::WorkloadEndpoint), "origin validation, in a mesh"),
     row(BgpClient, Read, Prefix(IpamKey::HOSTS), "origin validation, in a mesh"),
+    row(BgpClient, Write, Keys::OwnDrainReport, "report of a drain"),
 
     row(Cni, Read, Default(Kind::ClusterInformation), "whether the datastore is ready"),
     row(Cni, Read, Keys::OwnNode, "labels, for the selectors of pools"),
@@ -217,7 +220,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Orchestrator, Write, Keys::RoundTrip, "test of the driver's watch"),
 
     row(Operator, ReadWrite, Prefix("/calico/"), "all resources and addresses"),
-    row(Operator, ReadWrite, Prefix("/cambric/"), "drain and remove route reflectors"),
+    row(Operator, ReadWrite, Prefix("/cambric/"), "drain nodes, drain and remove route reflectors"),
 ];
 
 impl Keys {
@@ -239,6 +242,7 @@ impl Keys {
             Self::OwnEndpointStatus => StatusKey::workloads_prefix(&region, node),
             Self::OwnAffinities => IpamKey::affinities_prefix(&AffinityOwner::Host(node.clone())),
             Self::OwnRegistration => FabricKey::Reflector(node.clone()).to_string(),
+            Self::OwnDrainReport => FabricKey::DrainReport(node.clone()).to_string(),
             Self::OwnClusterIds => {
                 let ids = owner.cluster_ids.iter();
                 return ids.map(|id| FabricKey::Cluster(*id).to_string()).collect();
