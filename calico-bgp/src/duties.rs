@@ -25,6 +25,9 @@ pub struct Duties {
     pub gateways: BTreeMap<IpAddr, IpAddr>,
     /// Selection of the learned routes that the kernel gets.
     pub programming: Programming,
+    /// The time of the request to drain this node, if there is one. A reflector is drained by its
+    /// registration.
+    pub drain: Option<String>,
 }
 
 /// Selection of the learned routes that the kernel gets, and how they are programmed.
@@ -101,7 +104,13 @@ pub(crate) fn duties(own: &Own<'_>) -> Duties {
         },
         services: ranges,
         gateways: gateways(own),
+        drain: drain(own),
     }
+}
+
+fn drain(own: &Own<'_>) -> Option<String> {
+    let since = own.view.fleet.drain_since(&own.host.name)?;
+    (!own.host.reflects).then(|| since.to_owned())
 }
 
 /// Returns whether a block is in a pool with VXLAN. Of overlapping pools, the smallest counts.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use bgp_proto::Community;
 use calico_model::{BgpFilterRule, BgpFilterSpec, EncapsulationMode, IpPoolSpec, Kind};
 use ipnet::IpNet;
 use rib::{Edit, InterfaceGlob, Match, Outcome, Policy, Rules, Source, Term, Then};
 
 use crate::duties::Duties;
+use crate::farewell;
 use crate::fault::Fault;
 use crate::filter::{self, equal, inside};
 use crate::own::{Own, key_of};
@@ -99,7 +99,7 @@ impl<'v> Policies<'v> {
         }
         let mut terms = vec![self.degree(wanted.ipv6)];
         let mut name = String::new();
-        if self.own.view.fleet.drains(&self.own.host.name) {
+        if self.own.host.reflects && self.own.view.fleet.drains(&self.own.host.name) {
             terms.push(farewell());
             name.push_str("graceful shutdown, ");
         }
@@ -304,11 +304,7 @@ impl<'v> Policies<'v> {
 /// route and lowers LOCAL_PREF, so that peers without support for the community also prefer other
 /// routes.
 fn farewell() -> Term {
-    let edits = [
-        Edit::AddCommunity(Community::GRACEFUL_SHUTDOWN),
-        Edit::SetLocalPref(0),
-    ];
-    term("farewell", [], edits, Then::Next)
+    term("farewell", [], farewell::edits(), Then::Next)
 }
 
 /// Returns whether a pool uses VXLAN, which Felix programs.

@@ -1,9 +1,12 @@
-//! The registered route reflectors of the fabric.
+//! The registered route reflectors of the fabric, and the drained nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use calico_model::{ClusterClaim, FabricKey, FabricValueError, ReflectorState, Registration};
+use calico_model::{
+    ClusterClaim, DrainReport, DrainRequest, FabricKey, FabricValueError, ReflectorState,
+    Registration,
+};
 
 use crate::view::set;
 
@@ -16,7 +19,9 @@ pub struct Fleet {
     /// sessions show that. These reflectors count until [`Fleet::forget`] is called.
     absent: BTreeMap<String, Registration>,
     claims: BTreeMap<Ipv4Addr, String>,
-    drains: BTreeSet<String>,
+    /// The nodes and reflectors to drain, each with the time of the request.
+    drains: BTreeMap<String, String>,
+    drain_reports: BTreeMap<String, DrainReport>,
 }
 
 impl Fleet {
@@ -44,8 +49,17 @@ impl Fleet {
                 self.claims.insert(id, owner.clone()) != Some(owner)
             }
             (FabricKey::Cluster(id), None) => self.claims.remove(&id).is_some(),
-            (FabricKey::Drain(name), Some(_)) => self.drains.insert(name),
-            (FabricKey::Drain(name), None) => self.drains.remove(&name),
+            (FabricKey::Drain(name), Some(value)) => {
+                // A request is effective whatever its value is.
+                let since = DrainRequest::parse(value).map(|request| request.since);
+                set(&mut self.drains, &name, Some(since.unwrap_or_default()))
+            }
+            (FabricKey::Drain(name), None) => self.drains.remove(&name).is_some(),
+            (FabricKey::DrainReport(name), value) => {
+                let report = value.map(DrainReport::parse).transpose()?;
+                set(&mut self.drain_reports, &name, report);
+                false // No configuration depends on it.
+            }
         })
     }
 
@@ -97,8 +111,18 @@ impl Fleet {
         claims.map(|(id, _)| *id)
     }
 
-    /// Returns whether a drain of this reflector is requested.
+    /// Returns whether a drain of this node or reflector is requested.
     pub(crate) fn drains(&self, name: &str) -> bool {
-        self.drains.contains(name)
+        self.drains.contains_key(name)
+    }
+
+    /// Returns the time of the request to drain this node, if there is one.
+    pub(crate) fn drain_since(&self, name: &str) -> Option<&str> {
+        self.drains.get(name).map(String::as_str)
+    }
+
+    /// Returns the stored report of a drained node.
+    pub fn drain_report(&self, name: &str) -> Option<&DrainReport> {
+        self.drain_reports.get(name)
     }
 }

@@ -426,7 +426,7 @@ fn invalid_registration_is_reported_and_the_last_valid_kept() {
     for (key, value, expected) in [
         ("reflector/rr1", r#"{"asNumber":64512}"#, "clusterID"),
         ("cluster/10.0.1.2", "[]", "invalid"),
-        ("reflector/RR9", "{}", "a reflector's name"),
+        ("reflector/RR9", "{}", "the name is that of a host"),
     ] {
         assert!(put(&mut view, key, value));
         let faults = derived(&view, "n1").faults;

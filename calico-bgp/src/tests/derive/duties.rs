@@ -20,6 +20,7 @@ fn duties_of_a_node() {
         services,
         gateways,
         programming,
+        drain,
     } = of(&contents, "a").duties;
     let texts = |nets: &dyn Fn() -> Vec<String>| nets();
     assert_eq!(
@@ -36,6 +37,7 @@ fn duties_of_a_node() {
         BTreeMap::from([(ip("10.9.0.1"), ip("10.0.0.254"))])
     );
     assert!(of(&contents, "b").duties.gateways.is_empty());
+    assert_eq!(drain, None);
     let way = |net: &str| programming.way(net.parse().expect("a prefix"), ip("10.0.1.5"));
     assert_eq!(way("10.65.9.0/26"), Way::Direct);
     assert_eq!(way("0.0.0.0/0"), Way::Direct);
@@ -145,4 +147,34 @@ fn nodes_with_wireguard_are_reached_by_felix() {
     };
     assert_eq!(way("a"), Way::Theirs);
     assert_eq!(way("b"), Way::Direct, "it has no WireGuard itself");
+}
+
+#[test]
+fn drain_is_a_duty_of_a_node_and_no_term_of_its_policies() {
+    let mut view = known(&with(ADDRESSES));
+    let before = derive(&view, &host("a"), &Secrets::new());
+    let key = b"/cambric/v1/drain/a";
+    for (value, since) in [(&b"{\"since\":\"noon\"}"[..], "noon"), (b"?", "")] {
+        assert!(view.take(key, Some(value)));
+        let drained = derive(&view, &host("a"), &Secrets::new());
+        assert_eq!(drained.duties.drain.as_deref(), Some(since));
+        assert_eq!(drained.intent, before.intent);
+        assert_eq!(
+            derive(&view, &host("b"), &Secrets::new()).duties.drain,
+            None
+        );
+    }
+    let report = b"/cambric/v1/drain-report/a";
+    assert!(!view.take(report, Some(b"{\"stage\":\"all\"}")));
+    let stored = view.fleet().drain_report("a").expect("a report");
+    assert_eq!(stored.stage, calico_model::DrainStage::All);
+    assert!(view.take(report, Some(b"?")), "a fault");
+    assert!(view.take(key, None));
+    let reflector = Host {
+        reflects: true,
+        ..host("a")
+    };
+    view.take(key, Some(b"{}"));
+    let reflector = derive(&view, &reflector, &Secrets::new());
+    assert_eq!(reflector.duties.drain, None);
 }
