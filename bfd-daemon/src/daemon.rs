@@ -326,7 +326,8 @@ impl Daemon {
             | Command::Debug(_)
             | Command::Refresh { .. }
             | Command::Clear { .. }
-            | Command::Readiness {}) => Reply::not_here(DAEMON, other),
+            | Command::Readiness {}
+            | Command::Drain { .. }) => Reply::not_here(DAEMON, other),
         };
         request.reply(reply);
     }

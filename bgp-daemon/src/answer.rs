@@ -61,6 +61,9 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 let error = self.reload_with_parent();
                 Reply::reloaded(self.config.path.display(), error)
             }
+            Command::Drain { on } => self
+                .answer_drain(*on)
+                .map_or_else(Reply::error, Reply::Drain),
             Command::Debug(request) => self.debug(request).map_or_else(Reply::error, Reply::Log),
             // Listed, so that the compiler asks where a new command belongs.
             other @ (Command::Fib {}

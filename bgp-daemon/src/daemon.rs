@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
+use bgp_io::bgp_speaker::SpeakerConfig;
 use bgp_io::{Bind, Event, Io, IoConfig, IoError, Speaker, StopMode};
 use daemon_common::daemon::notify_ready;
 use daemon_common::report::{Fact, Status};
@@ -15,6 +16,8 @@ use daemon_common::service_manager::ServiceManager;
 use tokio::task::yield_now;
 
 use crate::config::StartKeys;
+use crate::node_drain::NodeDrain;
+use crate::node_drain::file::DrainFile;
 use crate::{
     Config, Driver, DriverError, Order, Privileges, Program, Round, Settings, report, startup,
 };
@@ -44,6 +47,12 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) service_manager: ServiceManager,
     /// The privileges of this process.
     pub(crate) privileges: Privileges,
+    /// The drain of this node.
+    pub(crate) drain: NodeDrain,
+    /// The request to drain of the control socket.
+    pub(crate) drain_file: DrainFile,
+    /// The configuration without the drain, while the node is drained.
+    pub(crate) undrained: Option<SpeakerConfig>,
     started: Instant,
     /// When the applied configuration was read.
     pub(crate) configured: Instant,
@@ -63,12 +72,17 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         speaker: Speaker,
         drivers: D,
         privileges: Privileges,
+        (drain, drain_file): (NodeDrain, DrainFile),
     ) -> Result<Self, IoError> {
         let parent = privileges.parent().cloned();
         let binder = parent.map(|parent| Arc::new(parent) as Arc<dyn Bind>);
         let io = IoConfig::new(intent.listen.clone()).with_binder(binder);
+        let undrained = drain.effective(&intent.speaker).map(|_| intent.speaker);
         Ok(Self {
             io: Io::new(speaker, io)?,
+            drain,
+            drain_file,
+            undrained,
             drivers,
             start_keys: config.start_keys(),
             config,
@@ -118,6 +132,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 
     /// Gives every driver its turn, and carries out their orders.
     fn round(&mut self) -> Result<Next, DriverError> {
+        self.look_at_drain();
         let mut round = Round::new(&mut self.io);
         self.drivers.turn(&mut round)?;
         let (orders, more) = round.end();
@@ -133,7 +148,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// or the next message to the service manager, or once if there is `more` to do. Returns what the sockets brought.
     async fn wait(&mut self, more: bool) -> Vec<Event> {
         let now = self.io.clock().now();
-        let rest = self.drivers.poll_timeout();
+        let timers = [self.drivers.poll_timeout(), self.drain.poll_timeout()];
+        let rest = timers.into_iter().flatten().min();
         let rest = rest.map(|at| at.saturating_duration_since(now));
         let rest = rest.into_iter().chain(self.service_manager.rest()).min();
         let mut io = pin!(self.io.next());
@@ -171,9 +187,13 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     fn obey(&mut self, order: Order) -> Option<StopMode> {
         match order {
             Order::Adopt(intent, duties) => {
+                let is_drain_changed = self.drain.assign(self.io.clock().now(), &duties);
                 if self.adopt(*intent) {
                     self.drivers.assign(&duties);
+                } else if is_drain_changed {
+                    self.apply_drain();
                 }
+                self.report_drain();
             }
             Order::Reconfigure(speaker) => {
                 self.adopt(Intent {
@@ -218,6 +238,10 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let rejected = report::rejected_for_memory(self.io.speaker());
         status.notes.extend(rejected);
         self.drivers.report(&mut status);
+        status.drain = self.drain.figures().map(Box::new);
+        status
+            .notes
+            .extend(status.drain.iter().map(|drain| drain.note()));
         self.privileges.report(&mut status);
         if let Some(origins) = &mut status.origins {
             origins.excluded = report::excluded(self.io.speaker());

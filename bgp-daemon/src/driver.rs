@@ -25,6 +25,7 @@ use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_speaker::SpeakerConfig;
 use bgp_io::{Clock, Event, Io, Speaker, StopMode};
 use calico_bgp::Duties;
+use calico_model::DrainReport;
 use daemon_common::control::Request;
 use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
@@ -72,6 +73,9 @@ pub trait Driver<S: Settings>: Debug {
 
     /// Takes over what the datastore configures on the node beside its sessions.
     fn assign(&mut self, _duties: &Duties) {}
+
+    /// Receives the progress of the drain of this node, if the datastore has requested it.
+    fn drained(&mut self, _report: Option<&DrainReport>) {}
 
     /// Applies a configuration file that was read again, and returns the changed keys that only a
     /// start reads.

@@ -70,6 +70,17 @@ pub const DRAIN_NEEDED_PEERS_EVERY: Duration = Duration::from_secs(1);
 /// Interval between checks whether the clients have moved.
 pub const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// Time for which neighbors have decided about the routes of a stage of a drained node, after all
+/// have been sent to them.
+pub const NODE_DRAIN_SETTLE: Duration = Duration::from_secs(2);
+
+/// Maximum time of a stage of a drained node: it does not wait longer for a neighbor that does not
+/// read.
+pub const NODE_DRAIN_STAGE_MAX: Duration = Duration::from_secs(10);
+
+/// Interval between checks whether all has been sent in a stage.
+pub const NODE_DRAIN_LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// Interval between checks whether the session with an unregistered reflector is still up.
 pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);
 

@@ -65,7 +65,10 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
 
     /// Applies a configuration to the speaker. Returns false if the speaker rejects it.
     pub(crate) fn adopt(&mut self, intent: Intent) -> bool {
-        let done = match self.io.reconfigure(intent.speaker.clone()) {
+        let drained = self.drain.effective(&intent.speaker);
+        let undrained = drained.is_some().then(|| intent.speaker.clone());
+        let config = drained.unwrap_or_else(|| intent.speaker.clone());
+        let done = match self.io.reconfigure(config) {
             Ok(done) => done,
             Err(error) => {
                 let why = error.to_string();
@@ -75,6 +78,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             }
         };
         self.refused = None;
+        self.undrained = undrained;
         self.drivers.adopted(self.io.clock().now(), &intent);
         if intent.listen != self.listen {
             self.io.listen_on(&intent.listen);

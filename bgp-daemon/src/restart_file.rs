@@ -150,7 +150,8 @@ impl Pace {
 }
 
 /// Returns an identifier of the machine's uptime; empty if the kernel does not provide it.
-fn boot_id() -> String {
+/// Returns the identifier of this uptime of the machine.
+pub(crate) fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::Notification;
 use bgp_io::{IoError, Speaker, StopMode};
 use daemon_common::control::BindError;
@@ -17,6 +18,8 @@ use crate::bfd::Bfd;
 use crate::guard::HostGuard;
 use crate::limits::STOP_MAX;
 use crate::log::Log;
+use crate::node_drain::NodeDrain;
+use crate::node_drain::file::DrainFile;
 use crate::operators::{SignalDriver, Sockets};
 use crate::origins::Origins;
 use crate::restart_file::RestartFile;
@@ -138,7 +141,15 @@ pub async fn run<P: Program>(
     let mut guard = HostGuard::new(&config, parent.clone());
     guard.cover(&intent);
     let (restart_file, former) = RestartFile::open(&config.control());
-    let mut speaker = Speaker::new(intent.speaker.clone(), chance());
+    let (drain_file, drain_since) = DrainFile::open(&config.control());
+    let mut drain = NodeDrain::new(drain_since);
+    if let Some(duties) = &duties {
+        drain.assign(Instant::ZERO, duties);
+    }
+    drain.started();
+    let drained = drain.effective(&intent.speaker);
+    let drained = drained.unwrap_or_else(|| intent.speaker.clone());
+    let mut speaker = Speaker::new(drained, chance());
     speaker.limit_memory(memory::octets_max(&config));
     restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
     if let Some(origins) = &mut origins {
@@ -161,7 +172,14 @@ pub async fn run<P: Program>(
         sockets,
         signals,
     );
-    let mut daemon: Daemon<P, _> = Daemon::new(config, intent, speaker, drivers, privileges)?;
+    let mut daemon: Daemon<P, _> = Daemon::new(
+        config,
+        intent,
+        speaker,
+        drivers,
+        privileges,
+        (drain, drain_file),
+    )?;
     daemon.service_manager = service_manager;
     if let Some(duties) = duties {
         daemon.drivers.assign(&duties);

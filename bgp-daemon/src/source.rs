@@ -8,10 +8,12 @@ use std::sync::Arc;
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use calico_bgp::{Derived, Fault, Host, View, Wish};
+use calico_model::DrainReport;
 use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
 use daemon_common::events::{self, Datastore, Event, Text};
 use daemon_common::report::StoreFigures;
 
+use crate::node_drain::report::ReportTask;
 use crate::registration::RegistrationTask;
 use crate::resources::Resources;
 use crate::secrets::Keeper;
@@ -31,6 +33,8 @@ pub(crate) struct Source {
     faults: BTreeSet<Fault>,
     /// A reflector's registration.
     registration: Option<RegistrationTask>,
+    /// The report of a drained node.
+    drain_report: Option<ReportTask>,
 }
 
 impl fmt::Debug for Source {
@@ -58,6 +62,7 @@ impl Source {
         let reflects = host.reflects;
         Ok(Self {
             registration: reflects.then(|| RegistrationTask::new(host, store.clone())),
+            drain_report: (!reflects).then(|| ReportTask::new(&host.name, store.clone())),
             follower: follow_ready(store.clone(), ranges, seed, config.snapshot()),
             store,
             resources: Resources::new(host.clone()),
@@ -81,6 +86,12 @@ impl Source {
                     None => std::future::pending().await,
                 }
             };
+            let reported = async {
+                match &mut self.drain_report {
+                    Some(report) => report.next().await,
+                    None => std::future::pending().await,
+                }
+            };
             let read = async {
                 match &mut self.secrets {
                     Some(secrets) => secrets.next().await,
@@ -90,6 +101,7 @@ impl Source {
             tokio::select! {
                 updates = self.follower.next() => return updates,
                 () = answered => {}
+                () = reported => {}
                 changed = read => {
                     if changed {
                         self.resources.touch();
@@ -110,6 +122,10 @@ impl Source {
             if self.resources.take(update) {
                 self.status_changed();
             }
+        }
+        let view = self.resources.view();
+        if let Some(report) = &mut self.drain_report {
+            report.see(view.fleet().drain_report(&self.resources.host().name));
         }
         if let (true, Some(secrets)) = (self.resources.has_changed(), &mut self.secrets) {
             secrets.want(self.resources.view().secrets());
@@ -138,6 +154,13 @@ impl Source {
     pub(crate) fn register(&mut self, wish: Wish) {
         if let Some(registration) = &mut self.registration {
             registration.registrar.want(wish);
+        }
+    }
+
+    /// Stores the report of a drained node, or removes it.
+    pub(crate) fn report_drain(&mut self, report: Option<DrainReport>) {
+        if let Some(task) = &mut self.drain_report {
+            task.want(report);
         }
     }
 
@@ -187,11 +210,13 @@ impl Source {
             )),
             Status::Syncing | Status::InSync | Status::Unready(_) => None,
         };
+        let unreported = self.drain_report.iter().filter_map(ReportTask::trouble);
         let registration = self.registration.iter();
         let trouble = registration.filter_map(|registration| registration.registrar.trouble());
         lost.into_iter()
             .chain(self.follower.troubles())
             .chain(trouble.map(|trouble| format!("not registered as reflector: {trouble}")))
+            .chain(unreported.map(|trouble| format!("report of the drain not stored: {trouble}")))
             .chain(self.faults.iter().map(Fault::to_string))
     }
 

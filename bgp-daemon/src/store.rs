@@ -8,6 +8,7 @@ use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Speaker};
 use calico_bgp::Derived;
+use calico_model::DrainReport;
 use calico_store::Update;
 use daemon_common::events::emit;
 use daemon_common::report::Status;
@@ -125,6 +126,10 @@ impl<S: Settings> Driver<S> for Store {
         if let Event::Speaker(event) = event {
             self.transition.observe(event);
         }
+    }
+
+    fn drained(&mut self, report: Option<&DrainReport>) {
+        self.source.report_drain(report.cloned());
     }
 
     fn source(&self) -> Option<String> {

@@ -54,7 +54,7 @@ enum Command {
     Lab(lab::Args),
     /// Set the log level of the daemons for a limited time
     Log(log::Args),
-    /// Show the hosts with their agents, or the BGP sessions of this host
+    /// Show the hosts with their agents, or the BGP sessions of this host; drain a node
     Node(node::Args),
     /// Show the effect that a staged policy would have
     Policy(policy::Args),

@@ -1,5 +1,5 @@
-//! `cambric node`: the BGP sessions of this host, in the table that calicoctl prints; and the agents
-//! of all hosts.
+//! `cambric node`: the BGP sessions of this host, in the table that calicoctl prints; the agents of all
+//! hosts; and the drain of a node.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,6 +15,7 @@ use crate::resources::Connection;
 use crate::show::clean;
 use crate::table::boxed;
 
+mod drain;
 mod list;
 mod tunnels;
 
@@ -27,7 +28,9 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// List all hosts: state of Felix, time of its last report, number of endpoints
+    /// Make the routes of a node the least preferred ones, services first; sessions stay up
+    Drain(drain::Args),
+    /// List all hosts: state of Felix, time of its last report, number of endpoints, drain
     List {
         #[command(flatten)]
         connection: Connection,
@@ -36,11 +39,16 @@ enum What {
     Tunnels(tunnels::Args),
     /// Show the BGP sessions of this host: address, type, state, since when, last error
     Status,
+    /// End the drain of a node
+    Undrain(drain::Args),
 }
 
 /// Runs `cambric node`.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let run = Path::new(paths::RUN);
     let text = match args.what {
+        What::Drain(args) => drain::drain(args, run).await?,
+        What::Undrain(args) => drain::undrain(args, run).await?,
         What::List { connection } => list::list(&connection.store().await?).await?,
         What::Tunnels(args) => {
             let report = tunnels::run(&args).await?;
@@ -49,7 +57,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let failed = !report.errors.is_empty();
             return Ok(ExitCode::from(u8::from(failed)));
         }
-        What::Status => status(Path::new(paths::RUN), &Zoned::now()).await?,
+        What::Status => status(run, &Zoned::now()).await?,
     };
     print!("{text}");
     Ok(ExitCode::SUCCESS)

@@ -197,7 +197,8 @@ impl Fleet {
                 Ok(FabricKey::Drain(name)) => {
                     fleet.drains.insert(name);
                 }
-                Err(_) => {} // Of another version.
+                // Of a node, or of another version.
+                Ok(FabricKey::DrainReport(_)) | Err(_) => {}
             }
         }
         Ok(fleet)

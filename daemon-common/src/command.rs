@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    BfdSessions, Cleared, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState,
+    BfdSessions, Cleared, Drain, EndpointRules, Endpoints, EventPage, Fib, Flows, Limits, LogState,
     Malformed, Neighbors, PacketVerdict, Preview, Readiness, Refreshed, Reloaded, Routes, Rules,
     Settings, Status,
 };
@@ -99,6 +99,12 @@ pub enum Command {
     Reload {},
     /// The conditions that a daemon of a host lacks for being ready.
     Readiness {},
+    /// The drain of this node.
+    Drain {
+        /// Begins or ends it; absent to query it only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        on: Option<bool>,
+    },
 }
 
 /// The requested events.
@@ -224,6 +230,7 @@ impl Command {
             Self::Clear { .. } => "clear",
             Self::Reload {} => "reload",
             Self::Readiness {} => "readiness",
+            Self::Drain { .. } => "drain",
         }
     }
 }
@@ -272,6 +279,8 @@ pub enum Reply {
     Reload(Reloaded),
     /// Answers [`Command::Readiness`].
     Readiness(Readiness),
+    /// Answers [`Command::Drain`].
+    Drain(Drain),
     /// The daemon cannot answer.
     Error {
         /// The reason, and the remedy.

@@ -4,6 +4,7 @@
 //! Fields are only ever added, so that scripts keep working.
 
 mod bfd;
+mod drain;
 mod events;
 mod explain;
 mod felix;
@@ -24,6 +25,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use bfd::{BfdFigures, BfdSession, BfdSessions};
+pub use drain::{Drain, DrainFigures};
 pub use events::{EventPage, EventRecord};
 pub use explain::{AppliedRules, EndpointRules, PacketStep, PacketVerdict, RuleOwner};
 pub use felix::FelixFigures;
@@ -76,6 +78,8 @@ pub struct Status {
     pub log: Option<Box<LogFigures>>,
     /// The privileges that the daemon still has, if it can confine itself.
     pub privileges: Option<Box<PrivilegeFigures>>,
+    /// The drain of this node, while one is requested.
+    pub drain: Option<Box<DrainFigures>>,
     /// The store, where one is mirrored.
     pub store: Option<Box<StoreFigures>>,
     /// The tables of BGP, in a BGP daemon.

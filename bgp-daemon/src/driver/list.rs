@@ -9,6 +9,7 @@ use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Clock, Event, Speaker, StopMode};
 use calico_bgp::Duties;
+use calico_model::DrainReport;
 use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
@@ -51,6 +52,10 @@ macro_rules! list {
 
             fn assign(&mut self, duties: &Duties) {
                 $(self.$field.assign(duties);)*
+            }
+
+            fn drained(&mut self, report: Option<&DrainReport>) {
+                $(self.$field.drained(report);)*
             }
 
             fn reload(&mut self, config: &Config<S>) -> Vec<&'static str> {

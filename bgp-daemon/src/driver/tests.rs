@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
+use crate::node_drain::NodeDrain;
+use crate::node_drain::file::DrainFile;
 use crate::{Daemon, Forwarding, Privileges, Program};
 
 /// A driver with an external source of events: numbers from a channel.
@@ -187,8 +190,10 @@ fn daemon<D: Driver<Plain>>(
     intent.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let mut speaker = Speaker::new(intent.speaker.clone(), 1);
     let drivers = drivers(&config.settings, &mut speaker);
-    let daemon =
-        Daemon::new(config, intent, speaker, drivers, Privileges::kept()).expect("it listens");
+    let (file, _) = DrainFile::open(Path::new("/nonexistent/tested.sock"));
+    let drain = (NodeDrain::new(None), file);
+    let daemon = Daemon::new(config, intent, speaker, drivers, Privileges::kept(), drain);
+    let daemon = daemon.expect("it listens");
     let address = daemon.io.listening().next().expect("one address");
     (daemon, address)
 }

@@ -1,10 +1,13 @@
 //! `cambric node list`: the reports of the hosts' agents in the datastore, also those with an
-//! expired lease.
+//! expired lease; and drained nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use calico_model::{EndpointState, EndpointStatus, HostStatus, Kind, Region, StatusKey};
+use calico_model::{
+    DrainReport, DrainStage, EndpointState, EndpointStatus, FABRIC_PREFIX, FabricKey, HostStatus,
+    Kind, Region, StatusKey,
+};
 use calico_store::{KeyRange, Store};
 
 use crate::resources::aligned;
@@ -13,7 +16,9 @@ use crate::show::clean;
 /// Prefix of all reports of agents about workloads and themselves.
 const REPORTS: &str = "/calico/felix/v2/";
 
-const HEADINGS: [&str; 7] = ["NAME", "REGION", "FELIX", "REPORTED", "UP", "DOWN", "ERROR"];
+const HEADINGS: [&str; 8] = [
+    "NAME", "REGION", "FELIX", "REPORTED", "UP", "DOWN", "ERROR", "DRAIN",
+];
 
 /// The reports of a host's agent in one region.
 #[derive(Debug, Default)]
@@ -30,7 +35,13 @@ struct Agent {
 
 /// All hosts: registered ones, and unregistered ones with a report.
 #[derive(Debug, Default)]
-struct Hosts(BTreeMap<(String, Region), Agent>);
+struct Hosts {
+    agents: BTreeMap<(String, Region), Agent>,
+    /// The nodes to drain.
+    drains: BTreeSet<String>,
+    /// The stages that drained nodes have reported.
+    stages: BTreeMap<String, DrainStage>,
+}
 
 /// Returns the table of all hosts.
 pub(super) async fn list(store: &impl Store) -> Result<String> {
@@ -44,6 +55,11 @@ pub(super) async fn list(store: &impl Store) -> Result<String> {
     for item in store.list(KeyRange::prefix(prefix.clone())).await?.items {
         let key = String::from_utf8_lossy(&item.key).into_owned();
         hosts.register(key.strip_prefix(&prefix).unwrap_or(&key));
+    }
+    for item in store.list(KeyRange::prefix(FABRIC_PREFIX)).await?.items {
+        if let Ok(key) = String::from_utf8_lossy(&item.key).parse() {
+            hosts.take_drain(key, &item.value);
+        }
     }
     Ok(hosts.text())
 }
@@ -80,26 +96,53 @@ impl Hosts {
         }
     }
 
+    fn take_drain(&mut self, key: FabricKey, value: &[u8]) {
+        match key {
+            FabricKey::Drain(name) => {
+                self.drains.insert(name);
+            }
+            FabricKey::DrainReport(name) => {
+                if let Ok(report) = DrainReport::parse(value) {
+                    self.stages.insert(name, report.stage);
+                }
+            }
+            FabricKey::Reflector(_) | FabricKey::Cluster(_) => {}
+        }
+    }
+
+    /// Returns the progress of a drain. A node that does not report one may be a reflector.
+    fn drain(&self, host: &str) -> &'static str {
+        match (self.drains.contains(host), self.stages.get(host)) {
+            (false, None) => "-",
+            (false, Some(_)) => "ends",
+            (true, None) => "requested",
+            (true, Some(DrainStage::Services)) => "services",
+            (true, Some(DrainStage::All)) => "all",
+            (true, Some(DrainStage::Drained)) => "drained",
+        }
+    }
+
     fn of(&mut self, host: String, region: Region) -> &mut Agent {
-        self.0.entry((host, region)).or_default()
+        self.agents.entry((host, region)).or_default()
     }
 
     fn register(&mut self, name: &str) {
-        if !self.0.keys().any(|(host, _)| host == name) {
-            self.0
+        if !self.agents.keys().any(|(host, _)| host == name) {
+            self.agents
                 .insert((name.to_owned(), Region::None), Agent::default());
         }
     }
 
     fn text(&self) -> String {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
-        rows.extend(self.0.iter().map(|((host, region), agent)| {
+        rows.extend(self.agents.iter().map(|((host, region), agent)| {
             let mut row = vec![clean(host), region_text(region)];
             row.extend(agent.cells());
+            row.push(self.drain(host).to_owned());
             row
         }));
         let mut text = aligned(&rows);
-        for ((host, _), agent) in &self.0 {
+        for ((host, _), agent) in &self.agents {
             for refused in &agent.refused {
                 text.push_str(&format!("{}: {}\n", clean(host), clean(refused)));
             }
@@ -172,6 +215,16 @@ mod tests {
             ),
             (format!("{nodes}n1"), "{}"),
             (format!("{nodes}n3"), "{}"),
+            ("/cambric/v1/drain/n1".to_owned(), "{}"),
+            ("/cambric/v1/drain/n3".to_owned(), "{}"),
+            (
+                "/cambric/v1/drain-report/n2".to_owned(),
+                r#"{"stage":"drained"}"#,
+            ),
+            (
+                "/cambric/v1/drain-report/n1".to_owned(),
+                r#"{"stage":"all"}"#,
+            ),
         ] {
             let put = store.put(key.into(), value.to_owned().into(), LeaseId::NONE);
             put.await.expect("put");
@@ -184,10 +237,10 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "NAME REGION FELIX REPORTED UP DOWN ERROR",
-                "n1 - alive 2026-03-04T10:22:00Z 1 0 1",
-                "n2 east dead 2026-03-04T10:22:00Z 0 1 0",
-                "n3 - no report - 0 0 0",
+                "NAME REGION FELIX REPORTED UP DOWN ERROR DRAIN",
+                "n1 - alive 2026-03-04T10:22:00Z 1 0 1 all",
+                "n2 east dead 2026-03-04T10:22:00Z 0 1 0 ends",
+                "n3 - no report - 0 0 0 requested",
                 "n1: k8s/ns/b/eth0: cali1 is taken",
             ]
         );

@@ -15,7 +15,7 @@ use serde_json::Value;
 const CONFIG: &str = "/etc/calico/calicoctl.cfg";
 
 /// The choice of the datastore.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Connection {
     /// The datastore, as a CalicoAPIConfig in YAML or JSON. Without a file, the variables
     /// ETCD_ENDPOINTS, ETCD_CA_CERT_FILE, … are used [default: /etc/calico/calicoctl.cfg, if it exists]

@@ -82,6 +82,7 @@ fn one(what: &What, reply: &Reply) -> String {
             | Reply::Clear(_)
             | Reply::Reload(_)
             | Reply::Readiness(_)
+            | Reply::Drain(_)
             | Reply::Packet(_)
             | Reply::Flows(_)
             | Reply::Preview(_),

@@ -94,7 +94,8 @@ impl Daemon {
             | Command::SetLog(_)
             | Command::Debug(_)
             | Command::Refresh { .. }
-            | Command::Clear { .. }) => Reply::not_here(DAEMON, other),
+            | Command::Clear { .. }
+            | Command::Drain { .. }) => Reply::not_here(DAEMON, other),
         };
         request.reply(reply);
     }

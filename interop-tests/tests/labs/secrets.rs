@@ -86,6 +86,7 @@ impl<'a> Watched<'a> {
             Command::Neighbors {},
             Command::Endpoints {},
             Command::Readiness {},
+            Command::Drain { on: None },
             Command::Rules {},
             Command::Limits {},
             Command::Log {},

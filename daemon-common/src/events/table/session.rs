@@ -163,6 +163,17 @@ macro_rules! session_events {
         #[doc = "A drained reflector closes all sessions: its clients receive their routes from other reflectors."]
         ReflectorDrained "reflector.drained" INFO "reflector drained: closing all sessions" {
         }
+        #[doc = "The drain of this node began: its routes become the least preferred ones of its neighbors (RFC 8326). `source` is `datastore`, `control socket` or both."]
+        NodeDrainStarted "node.drain_started" INFO "drain started: routes are advertised as the least preferred ones" {
+            source: Text,
+        }
+        #[doc = "All routes of this node have been sent to its neighbors as the least preferred ones. `behind` is the number of established neighbors that have not been sent all in time."]
+        NodeDrained "node.drained" INFO "node drained: all neighbors have other routes if there are any" {
+            behind: u64,
+        }
+        #[doc = "The drain of this node ended: its routes are advertised as usual."]
+        NodeDrainEnded "node.drain_ended" INFO "drain ended: routes are advertised as usual" {
+        }
         #[doc = "The daemon listens on an address."]
         ListenerReady "listener.ready" INFO "listening" {
             local: SocketAddr,
