@@ -495,6 +495,7 @@ boot h1 10.0.0.1 cambric cambric-bfd cambric-bgp-client cambric-felix cambric-cn
 boot h2 10.0.0.2 cambric cambric-bgp-client
 boot h3 10.0.0.3 cambric cambric-bfd cambric-route-reflector
 installed h1 bgp-client bgp-client.toml cambric
+installed h1 drain bgp-client.toml cambric
 installed h1 bfd bfd.toml cambric
 installed h1 felix felix.toml cambric
 installed h1 felix-boot felix-boot.nft cambric
@@ -810,6 +811,42 @@ as h4 cambric-bgp-client grep -qx data /run/cambric-bgp-client/bgp-client.restar
 [ "$(in_host h4 stat -c %U:%G /run/cambric-bgp-client/bgp-client.restart)" = cambric-bgp-client:cambric-bgp-client ] ||
     fail 'a file that is carried over has another owner'
 in_host h1 systemctl start cambric-store
+
+# A stop of the unit drains nothing while the machine runs, and neither does a restart of the daemon.
+install_packages h4 /packages cambric-bfd
+printf 'bfd = { multiplier = 100 }\n' >>/mnt/h4/root/etc/cambric/bgp-client.toml
+start_bfd h4
+in_host h4 systemctl reload cambric-bgp-client || fail 'a reload with BFD'
+await 'a BFD session of h4' has_session h4 10.0.0.3
+drop_in=/mnt/h4/root/etc/systemd/system/cambric-drain.service.d
+mkdir -p "$drop_in"
+printf '[Service]\nStandardOutput=append:/var/lib/drain.log\n' >"$drop_in/log.conf"
+in_host h4 systemctl daemon-reload
+in_host h4 systemctl enable --quiet --now cambric-drain || fail 'start of cambric-drain'
+in_host h4 systemctl restart cambric-drain || fail 'restart of cambric-drain'
+before=$(property h4 bgp-client MainPID)
+in_host h4 systemctl restart cambric-bgp-client
+await 'the BGP client of h4 after a restart' is_new h4 bgp-client "$before"
+await 'the route of h4 after a restart' has_route h2 119 '10.65.1.4 via 10.0.0.4'
+! in_host h4 journalctl --quiet --output=cat CAMBRIC_EVENT=node.drain_started | grep -q . ||
+    fail 'h4 is drained while its machine runs'
+
+# A shutdown drains first, then closes the session of BGP, then ends that of BFD.
+await 'a BFD session of h4 after a restart' has_session h3 10.0.0.4
+marks=$(in_host h3 journalctl --quiet --lines=0 --show-cursor | sed -n 's/^-- cursor: //p')
+of_shutdown() { in_host h3 journalctl --quiet --output=cat --after-cursor="$marks" CAMBRIC_EVENT="$1" | grep -F 10.0.0.4; }
+number_of() {
+    in_host h3 journalctl --quiet --output=cat --after-cursor="$marks" CAMBRIC_EVENT=session.closed + \
+        CAMBRIC_EVENT=bfd.session_down | grep -nF 10.0.0.4 | grep "$1" | head -n 1 | cut -d : -f 1
+}
+in_host h4 systemctl poweroff || true
+is_off() { ! kill -0 "$(cat /mnt/h4/pid)" 2>/dev/null; }
+await 'the end of h4' is_off
+await 'the closed session of h4' of_shutdown session.closed
+await 'the closed session of BFD of h4' of_shutdown bfd.session_down
+[ "$(number_of 'session closed')" -lt "$(number_of disabled)" ] || fail 'BFD of h4 ends before BGP'
+grep -q '^this node is drained since' /mnt/h4/upper/var/lib/drain.log || fail 'h4 is not drained at its shutdown'
+hosts=${hosts% h4}
 
 for host in $hosts; do purged "$host"; done
 echo 'the packages install, systemd runs their daemons as the units require, and they route'
