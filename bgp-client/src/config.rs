@@ -7,6 +7,7 @@ use bgp_config::{NextHops, Problem, Problems, Source};
 use bgp_daemon::Settings;
 use fib_sync::watch::{ImportRule, NamePattern};
 use fib_sync::{Owner, TABLE_MAIN};
+use kernel_events::marker;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -40,6 +41,8 @@ pub struct KernelSection {
     pub reconcile: Option<u32>,
     /// `on_exit`.
     pub on_exit: Option<OnExit>,
+    /// `felix`: whether Felix programs this host.
+    pub felix: Option<bool>,
     /// `[[kernel.import]]`.
     pub import: Option<Vec<ImportSection>>,
 }
@@ -88,6 +91,9 @@ pub struct KernelConfig {
     pub reconcile: Duration,
     /// The treatment of installed routes at exit.
     pub on_exit: OnExit,
+    /// Whether this host is ready only when Felix has programmed it; `None` if neither the file nor the
+    /// machine has been asked.
+    pub felix: Option<bool>,
     /// Which foreign routes are announced.
     pub import: Vec<ImportRule>,
 }
@@ -103,6 +109,7 @@ impl Default for KernelConfig {
             grace: Duration::from_secs(120),
             reconcile: Duration::from_secs(60),
             on_exit: OnExit::Keep,
+            felix: None,
             import: vec![ImportRule::default()],
         }
     }
@@ -122,7 +129,9 @@ impl Settings for KernelConfig {
         section.map_or_else(Self::default, |section| section.check(problems))
     }
 
-    fn check_machine(&self, source: &Source, problems: &mut Problems<'_>) {
+    fn check_machine(&mut self, source: &Source, problems: &mut Problems<'_>) {
+        let has_felix = || protocol::has_felix(source);
+        self.felix = Some(self.felix.unwrap_or_else(has_felix));
         if !self.install {
             return; // It does not write routes.
         }
@@ -154,7 +163,15 @@ impl KernelConfig {
                 tables.push(rule.table);
             }
         }
+        if self.awaits_felix() && !tables.contains(&marker::TABLE) {
+            tables.push(marker::TABLE);
+        }
         tables
+    }
+
+    /// Returns whether this host is ready only when Felix has programmed it.
+    pub(crate) fn awaits_felix(&self) -> bool {
+        self.felix == Some(true)
     }
 
     /// Returns the metrics at which a route of `owner` belongs to this daemon, independent of
@@ -202,6 +219,7 @@ impl KernelSection {
             grace: seconds(self.grace, default.grace),
             reconcile: seconds(self.reconcile, default.reconcile),
             on_exit: self.on_exit.unwrap_or(default.on_exit),
+            felix: self.felix,
             import,
         }
     }
@@ -320,7 +338,7 @@ mod tests {
     fn every_key_of_the_section_counts() {
         let config = parse(
             "[kernel]\ninstall = false\ntable = 1000\nmetric = 200\nformer_metrics = [7, 9]\nprotocol = 12\ngrace = 5\n\
-             reconcile = 0\non_exit = \"flush\"\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
+             reconcile = 0\non_exit = \"flush\"\nfelix = true\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
              interfaces = [\"veth*\", \"eth1\"]\n",
         );
         let KernelConfig {
@@ -332,6 +350,7 @@ mod tests {
             grace,
             reconcile,
             on_exit,
+            felix,
             import,
         } = config.as_ref().unwrap().settings.clone();
         assert_eq!(
@@ -341,10 +360,11 @@ mod tests {
         assert_eq!((grace, reconcile), (Duration::from_secs(5), Duration::ZERO));
         assert_eq!(former_metrics, [7, 9]);
         assert_eq!(on_exit, OnExit::Flush);
+        assert_eq!(felix, Some(true));
         assert_eq!((import.len(), import[0].table), (1, 7));
         assert_eq!(import[0].interfaces[0].to_string(), "veth*");
         let config = config.unwrap();
-        assert_eq!(config.settings.tables(), [1000, 7]);
+        assert_eq!(config.settings.tables(), [1000, 7, marker::TABLE]);
         let notes = config.notes().join("\n");
         assert!(
             notes.contains("shadow run") && notes.contains("not above 256"),

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bgp_daemon::{Config, Driver, DriverError, Open, Parent, Round};
+use bgp_daemon::{Config, Criterion, Driver, DriverError, Open, Parent, Round};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_speaker::{Event as SessionEvent, PathConsequence};
 use bgp_io::rib::Progress;
@@ -138,6 +138,7 @@ impl Driver<KernelConfig> for Kernel {
             ("kernel.protocol", old.owner != new.owner),
             ("kernel.grace", old.grace != new.grace),
             ("kernel.reconcile", old.reconcile != new.reconcile),
+            ("kernel.felix", old.felix != new.felix),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         let mut keys: Vec<_> = changed.map(|(key, _)| key).collect();
@@ -160,6 +161,10 @@ impl Driver<KernelConfig> for Kernel {
 
     fn limits(&self) -> Vec<Limit> {
         report::limits(&self.node)
+    }
+
+    fn criteria(&self, speaker: &Speaker) -> Vec<Criterion> {
+        self.node.criteria(speaker)
     }
 
     fn report(&self, status: &mut Status) {

@@ -24,6 +24,9 @@ pub const QUIET: Duration = Duration::from_secs(2);
 /// How long the removal of all routes may take at exit.
 pub const FLUSH: Duration = Duration::from_secs(5);
 
+/// Interval between checks whether the kernel has had all wanted routes once.
+pub const INSTALLED_LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Different kernel errors of routes that the status lists.
 pub const REFUSALS_SHOWN_MAX: usize = 3;
 

@@ -63,6 +63,11 @@ pub(crate) fn owner(
     owner
 }
 
+/// Returns whether this host has a file of Felix.
+pub(crate) fn has_felix(source: &Source) -> bool {
+    felix_protocol(source).is_some()
+}
+
 /// Returns the protocol that Felix's file on this host configures, if there is one.
 fn felix_protocol(source: &Source) -> Option<(PathBuf, i64)> {
     let path = source.beside("felix.toml")?;
@@ -122,6 +127,20 @@ mod tests {
                 .unwrap_err()
                 .contains("119 is Felix's")
         );
+    }
+
+    #[test]
+    fn felix_is_awaited_if_its_file_exists_or_the_key_is_true() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bgp-client.toml");
+        let awaits = |keys: &str| {
+            fs::write(&path, format!("{HEAD}install = false\n{keys}\n")).unwrap();
+            let config = Config::read(&path);
+            config.map(|config| config.settings.awaits_felix()).unwrap()
+        };
+        assert!(!awaits("") && awaits("felix = true"));
+        fs::write(directory.path().join("felix.toml"), "").unwrap();
+        assert!(awaits("") && !awaits("felix = false"));
     }
 
     #[test]

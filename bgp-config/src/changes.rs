@@ -31,6 +31,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("bird_control", RESTART),
     ("bird6_control", RESTART),
     ("metrics", RESTART),
+    ("health", RESTART),
     ("log", RESTART),
     ("log_format", RESTART),
     ("families", RESTART),

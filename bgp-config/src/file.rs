@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use daemon_common::config::{Problem, Problems};
 use daemon_common::daemon::LogFormat;
+use daemon_common::health::HealthSection;
 use daemon_common::metrics::MetricsSection;
 use rib::OriginMode;
 use serde::Deserialize;
@@ -42,6 +43,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub bird6_control: Option<PathBuf>,
     /// `[metrics]`: the address for scrapers; none if absent.
     pub metrics: Option<MetricsSection>,
+    /// `[health]`: the address for probes; none if absent.
+    pub health: Option<HealthSection>,
     /// `log`: level or directives.
     #[serde(default = "log_default")]
     pub log: Spanned<String>,

@@ -61,6 +61,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 let error = self.reload_with_parent();
                 Reply::reloaded(self.config.path.display(), error)
             }
+            Command::Readiness {} => Reply::Readiness(self.readiness()),
             Command::Drain { on } => self
                 .answer_drain(*on)
                 .map_or_else(Reply::error, Reply::Drain),
@@ -76,8 +77,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             | Command::Preview { .. }
             | Command::Events(_)
             | Command::Log {}
-            | Command::SetLog(_)
-            | Command::Readiness {}) => {
+            | Command::SetLog(_)) => {
                 let own = self.drivers.answer(other);
                 own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
             }

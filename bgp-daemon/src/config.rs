@@ -11,6 +11,7 @@ use calico_bgp::Host;
 use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::bird::View;
 use daemon_common::daemon::LogFormat;
+use daemon_common::health::HealthSection;
 use daemon_common::metrics::MetricsSection;
 use daemon_common::paths;
 use serde::de::DeserializeOwned;
@@ -36,7 +37,7 @@ pub trait Settings: Debug + Sized {
     fn check(section: Option<&Self::Section>, problems: &mut Problems<'_>) -> Self;
 
     /// Reports conflicts with the machine: with other programs' files, and with running processes.
-    fn check_machine(&self, source: &Source, problems: &mut Problems<'_>) {
+    fn check_machine(&mut self, source: &Source, problems: &mut Problems<'_>) {
         let _ = (source, problems);
     }
 
@@ -108,7 +109,7 @@ impl<S: Settings> Config<S> {
                 problems.push(problem.help("a user name of this host, or a numeric user ID"));
             }
         }
-        let settings = S::check(file.kernel.as_ref(), &mut problems);
+        let mut settings = S::check(file.kernel.as_ref(), &mut problems);
         if let Some(options) = &file.datastore
             && !problems.is_part_lost("datastore")
         {
@@ -116,7 +117,7 @@ impl<S: Settings> Config<S> {
             push_store_faults(source, faults, &mut problems);
         }
         if machine {
-            check_machine(source, &file, &settings, &mut problems);
+            check_machine(source, &file, &mut settings, &mut problems);
         } else {
             file.check_own_addresses(|_| false, &mut problems);
         }
@@ -229,6 +230,7 @@ impl<S: Settings> Config<S> {
             bird_control: self.file.bird_control.clone(),
             bird6_control: self.file.bird6_control.clone(),
             metrics: self.file.metrics,
+            health: self.file.health,
             log: self.file.log.get_ref().clone(),
             log_format: self.file.log_format,
             secrets: self.secrets(),
@@ -249,6 +251,7 @@ pub(crate) struct StartKeys {
     bird_control: Option<PathBuf>,
     bird6_control: Option<PathBuf>,
     metrics: Option<MetricsSection>,
+    health: Option<HealthSection>,
     log: String,
     log_format: LogFormat,
     secrets: Option<PathBuf>,
@@ -269,6 +272,7 @@ impl StartKeys {
             ("bird_control", self.bird_control != new.bird_control),
             ("bird6_control", self.bird6_control != new.bird6_control),
             ("metrics", self.metrics != new.metrics),
+            ("health", self.health != new.health),
             ("log", self.log != new.log),
             ("log_format", self.log_format != new.log_format),
             ("secrets", self.secrets != new.secrets),
@@ -314,7 +318,7 @@ impl StartKeys {
 fn check_machine<S: Settings>(
     source: &Source,
     file: &BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
-    settings: &S,
+    settings: &mut S,
     problems: &mut Problems<'_>,
 ) {
     file.check_own_addresses(is_local, problems);
@@ -378,6 +382,7 @@ mod tests {
             ("control", "\"/run/other.sock\""),
             ("bfd_socket", "\"/run/other.sock\""),
             ("log", "\"debug\""),
+            ("health", "{ listen = \"127.0.0.1:9098\" }"),
         ] {
             let new = keys(&format!("hostname = \"node1\"\n{key} = {value}"));
             assert_eq!(start.changed(&new), [key]);

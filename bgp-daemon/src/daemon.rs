@@ -11,13 +11,14 @@ use bgp_config::Intent;
 use bgp_io::bgp_speaker::SpeakerConfig;
 use bgp_io::{Bind, Event, Io, IoConfig, IoError, Speaker, StopMode};
 use daemon_common::daemon::notify_ready;
-use daemon_common::report::{Fact, Status};
+use daemon_common::report::{Fact, Readiness, Status};
 use daemon_common::service_manager::ServiceManager;
 use tokio::task::yield_now;
 
 use crate::config::StartKeys;
 use crate::node_drain::NodeDrain;
 use crate::node_drain::file::DrainFile;
+use crate::ready::{self, EndOfRibs};
 use crate::{
     Config, Driver, DriverError, Order, Privileges, Program, Round, Settings, report, startup,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Daemon<P: Program, D> {
     pub(crate) service_manager: ServiceManager,
     /// The privileges of this process.
     pub(crate) privileges: Privileges,
+    /// The End-of-RIB markers of the neighbors, for readiness.
+    pub(crate) end_of_ribs: EndOfRibs,
     /// The drain of this node.
     pub(crate) drain: NodeDrain,
     /// The request to drain of the control socket.
@@ -80,6 +83,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let undrained = drain.effective(&intent.speaker).map(|_| intent.speaker);
         Ok(Self {
             io: Io::new(speaker, io)?,
+            end_of_ribs: EndOfRibs::default(),
             drain,
             drain_file,
             undrained,
@@ -179,6 +183,9 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         }
         let (now, speaker) = (self.io.clock().now(), self.io.speaker());
         for event in events {
+            if let Event::Speaker(event) = event {
+                self.end_of_ribs.observe(speaker, event);
+            }
             self.drivers.observe(now, speaker, event);
         }
     }
@@ -238,6 +245,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let rejected = report::rejected_for_memory(self.io.speaker());
         status.notes.extend(rejected);
         self.drivers.report(&mut status);
+        status.readiness = Some(self.readiness().into());
         status.drain = self.drain.figures().map(Box::new);
         status
             .notes
@@ -250,6 +258,14 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         status.facts.push(self.listening());
         status.ready = status.waiting_for.is_empty();
         status
+    }
+
+    /// Returns the criteria of readiness.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let (now, speaker) = (self.io.clock().now(), self.io.speaker());
+        let mut criteria = vec![self.end_of_ribs.criterion(now, speaker)];
+        criteria.extend(self.drivers.criteria(speaker));
+        ready::report(criteria)
     }
 
     /// Returns the operator's notes on the configuration.

@@ -30,7 +30,7 @@ use daemon_common::control::Request;
 use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
-use crate::{Config, Parent, Settings};
+use crate::{Config, Criterion, Parent, Settings};
 
 mod list;
 #[cfg(test)]
@@ -123,6 +123,11 @@ pub trait Driver<S: Settings>: Debug {
 
     /// Adds its facts, its notes and the events that it waits for to the status.
     fn report(&self, _status: &mut Status) {}
+
+    /// Returns its criteria of readiness.
+    fn criteria(&self, _speaker: &Speaker) -> Vec<Criterion> {
+        Vec::new()
+    }
 
     /// Returns whether packets are still forwarded by the speaker's routes after
     /// [`stop`](Self::stop). If not, the neighbors are notified that the daemon stops for good.

@@ -184,3 +184,16 @@ pub const BFD_SESSIONS_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum interval between such comparisons: neighbors of ranges are removed without an event.
 pub const BFD_SESSIONS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time after a start for which readiness requires that all configured neighbors have sent their
+/// routes; longer than the restart of a neighbor.
+pub const READY_WAIT: Duration = Duration::from_secs(120);
+
+/// Neighbors without all routes that readiness names; further ones are counted.
+pub const READY_NAMES_MAX: usize = 8;
+
+/// Time without a turn of the main loop after which the daemon is not alive, for probes.
+pub const LIVENESS: Duration = Duration::from_secs(90);
+
+/// Maximum interval between turns of an idle loop that probes ask.
+pub const LIVENESS_TURN: Duration = Duration::from_secs(15);

@@ -3,9 +3,12 @@
 use std::future::pending;
 use std::io;
 
+use bgp_io::bgp_fsm::Instant;
 use daemon_common::control::{BindError, Control, Request};
 use daemon_common::daemon::{Signal, Signals};
+use daemon_common::health::{HealthServer, Pulse};
 
+use crate::limits::{LIVENESS, LIVENESS_TURN};
 use crate::parent::Watch;
 use crate::{Config, Driver, DriverError, Order, Parent, Round, Settings};
 
@@ -14,6 +17,11 @@ use crate::{Config, Driver, DriverError, Order, Parent, Round, Settings};
 pub(crate) struct Sockets {
     control: Control,
     request: Option<Request>,
+    pulse: Pulse,
+    /// The socket for probes, if the file configures one.
+    health: Option<HealthServer>,
+    /// When the loop turns at the latest, so that probes find it alive.
+    turn_at: Option<Instant>,
 }
 
 impl Sockets {
@@ -30,8 +38,23 @@ impl Sockets {
         if let Some(metrics) = &config.file.metrics {
             control.bind_metrics(metrics.listen)?;
         }
-        let request = None;
-        Ok(Self { control, request })
+        let pulse = Pulse::new();
+        let health = config.file.health.map(|health| {
+            let server = control.health(health.listen, pulse.clone(), Some(LIVENESS));
+            server.map(|(server, _)| server)
+        });
+        Ok(Self {
+            health: health.transpose()?,
+            control,
+            request: None,
+            pulse,
+            turn_at: None,
+        })
+    }
+
+    /// Records a turn of a loop.
+    pub(crate) fn beat(&self) {
+        self.pulse.beat();
     }
 
     /// Waits for the next request. Cancel-safe.
@@ -48,10 +71,16 @@ impl<S: Settings> Driver<S> for Sockets {
     }
 
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        self.beat();
+        self.turn_at = self.health.is_some().then(|| round.now + LIVENESS_TURN);
         if let Some(request) = self.request.take() {
             round.order(Order::Answer(request));
         }
         Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.turn_at
     }
 }
 

@@ -6,15 +6,15 @@ use std::time::Instant;
 use calico_bgp::Derived;
 use daemon_common::daemon::Signal;
 use daemon_common::events::{Event, emit};
-use daemon_common::report::{Fact, LogFigures, Status};
+use daemon_common::report::{Fact, LogFigures, Readiness, Status};
 use daemon_common::service_manager::ServiceManager;
 use daemon_common::{Command, Reply};
 
-use crate::limits::ANSWERS_AFTER;
+use crate::limits::{ANSWERS_AFTER, LIVENESS_TURN};
 use crate::operators::{SignalDriver, Sockets};
 use crate::source::Source;
 use crate::transition::Transition;
-use crate::{Config, Program};
+use crate::{Config, Criterion, Program, ready};
 
 /// Waits for the node's configuration in the datastore, and answers operators until then. No
 /// session starts and no kernel route of an earlier run changes before. Returns `None` if a signal
@@ -29,7 +29,10 @@ pub(crate) async fn first<P: Program>(
     let mut answers = false;
     loop {
         service_manager.turned(|| format!("waiting for {}", waiting(source)));
+        sockets.beat();
         tokio::select! {
+            // Probes find the loop alive.
+            () = tokio::time::sleep(LIVENESS_TURN) => {}
             () = service_manager.due() => {}
             () = &mut first_moments, if !answers => answers = true,
             updates = source.next() => {
@@ -42,6 +45,7 @@ pub(crate) async fn first<P: Program>(
             request = sockets.next(), if answers => {
                 let reply = match &request.command {
                     Command::Status {} => Reply::Status(status::<P>(config, source, started)),
+                    Command::Readiness {} => Reply::Readiness(readiness(source)),
                     _ => Reply::error(format!("waiting for {}", waiting(source))),
                 };
                 request.reply(reply);
@@ -59,6 +63,12 @@ fn waiting(source: &Source) -> String {
     waiting.unwrap_or_else(|| "the Node of this host in the store".to_owned())
 }
 
+/// Returns the criterion that a daemon without its configuration does not meet.
+fn readiness(source: &Source) -> Readiness {
+    let why = format!("waiting for {}", waiting(source));
+    ready::report(vec![Criterion::new("configuration", Some(why))])
+}
+
 fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: Instant) -> Status {
     let mut notes = config.notes();
     notes.extend(source.notes());
@@ -69,6 +79,7 @@ fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: In
         notes,
         facts: vec![fact(source), log_fact(&process)],
         store: Some(source.figures().into()),
+        readiness: Some(readiness(source).into()),
         ..process
     }
 }

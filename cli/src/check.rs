@@ -1,4 +1,5 @@
-//! `cambric check`: compares the state of this host with the datastore, or evaluates its rules.
+//! `cambric check`: compares the state of this host with the datastore, evaluates its rules, or lists the
+//! criteria of readiness.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use crate::show::clean;
 mod files;
 mod monitor;
 mod packet;
+mod ready;
 
 /// The prefix of the keys of resources.
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
@@ -44,6 +46,8 @@ enum What {
     /// Evaluate the rules of this host for the first packet of a connection, and print the rule that
     /// decides
     Packet(packet::Args),
+    /// List the criteria by which this host is ready to forward packets, and those that are not met
+    Ready(ready::Args),
 }
 
 /// The arguments of `cambric check rules`.
@@ -109,6 +113,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             ExitCode::from(UNKNOWN)
         })),
         What::Packet(args) => packet::run(args).await,
+        What::Ready(args) => ready::run(args).await,
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Create or update resources
     Apply(resources::Apply),
-    /// Check the packet filter of this host: against the datastore, or for a packet
+    /// Check this host: its packet filter against the datastore or for a packet, or whether it is ready
     Check(check::Args),
     /// Reset the session with a BGP neighbor
     Clear(act::Clear),

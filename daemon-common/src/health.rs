@@ -4,12 +4,14 @@
 //! busy. Liveness is the time since the last turn of the loop. Readiness is the loop's own answer to a
 //! request; a loop that does not answer in time is not ready.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hyper::{Request, Response, StatusCode};
+use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -22,6 +24,14 @@ use crate::{Command, Reply};
 
 #[cfg(test)]
 mod tests;
+
+/// The section `[health]` of a BGP daemon's file; without it there are no probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HealthSection {
+    /// `listen`: the address to be probed on.
+    pub listen: SocketAddr,
+}
 
 /// The turns of a daemon's loop, shared with the thread that answers probes.
 #[derive(Clone, Debug)]
@@ -168,10 +178,10 @@ impl Liveness {
 async fn readiness(requests: &mpsc::Sender<Ask>) -> Response<String> {
     let asked = request::ask(requests, Command::Readiness {});
     let missing = match timeout(READINESS_ANSWER, asked).await {
-        Ok(Reply::Readiness(Readiness { missing })) if missing.is_empty() => {
+        Ok(Reply::Readiness(Readiness { missing, .. })) if missing.is_empty() => {
             return refusal(StatusCode::OK, "ready\n");
         }
-        Ok(Reply::Readiness(Readiness { missing })) => missing,
+        Ok(Reply::Readiness(Readiness { missing, .. })) => missing,
         Ok(Reply::Error { message }) => vec![message],
         Ok(_) => vec!["no answer about readiness".to_owned()],
         Err(_) => {

@@ -78,6 +78,8 @@ pub struct Status {
     pub log: Option<Box<LogFigures>>,
     /// The privileges that the daemon still has, if it can confine itself.
     pub privileges: Option<Box<PrivilegeFigures>>,
+    /// The criteria of readiness, in a BGP daemon.
+    pub readiness: Option<Box<Readiness>>,
     /// The drain of this node, while one is requested.
     pub drain: Option<Box<DrainFigures>>,
     /// The store, where one is mirrored.

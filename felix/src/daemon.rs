@@ -16,6 +16,7 @@ use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError, Owner};
 use futures_util::FutureExt;
+use kernel_events::marker;
 
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
@@ -168,7 +169,7 @@ impl Daemon {
         if config.own_tables {
             host.own_tables();
         }
-        let fib = NetlinkFib::open(NetlinkConfig::new(vec![config.agent.table]))?;
+        let fib = NetlinkFib::open(NetlinkConfig::new(vec![config.agent.table, marker::TABLE]))?;
         kernel_events::opened(Some(&claim), Owner(config.agent.route_protocol), &fib);
         kernel_events::offer();
         let mut control = Control::bind(&config.control)?;

@@ -101,6 +101,9 @@ impl Health {
             true => agent.failures(),
             false => agent.waiting_for().iter().map(report::waiting).collect(),
         };
-        Readiness { missing }
+        Readiness {
+            missing,
+            met: Vec::new(),
+        }
     }
 }

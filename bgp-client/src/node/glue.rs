@@ -101,6 +101,10 @@ pub struct Node {
     own: Own,
     /// Prefixes of the duties that are to be announced (true) or withdrawn (false).
     unannounced: BTreeMap<IpNet, bool>,
+    /// All wanted routes were in the kernel once.
+    pub(super) was_installed: bool,
+    /// When to check that again.
+    pub(super) installed_look_at: Instant,
 }
 
 impl Node {
@@ -119,6 +123,7 @@ impl Node {
         let mut watcher = WatcherConfig::new(config.owner);
         watcher.import.clone_from(&config.import);
         watcher.resolve_table = config.table;
+        watcher.also_read = config.tables().into_iter().collect();
         let families = speaker.config().families;
         Self {
             families: FORWARDED
@@ -136,6 +141,8 @@ impl Node {
             convergence: Convergence::default(),
             own: Own::default(),
             unannounced: BTreeMap::new(),
+            was_installed: false,
+            installed_look_at: now,
             config,
         }
     }
@@ -288,7 +295,11 @@ impl Node {
         if self.convergence.expire(now) {
             self.reconciler.finish_grace();
         }
-        self.reconciler.poll_command(now)
+        let command = self.reconciler.poll_command(now);
+        if command.is_none() {
+            self.note_installed(now);
+        }
+        command
     }
 
     /// Returns the next event for the log; call it after each [`poll_command`](Self::poll_command).

@@ -4,6 +4,7 @@ mod convergence;
 mod duties;
 mod glue;
 mod learned;
+mod ready;
 #[cfg(test)]
 mod tests;
 

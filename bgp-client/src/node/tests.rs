@@ -1,6 +1,7 @@
 //! The node between an in-memory kernel and a speaker with one neighbor.
 
 mod metric;
+mod ready;
 mod route_events;
 
 use std::cell::RefCell;

@@ -14,7 +14,7 @@ use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
 use super::{Driver, DriverError, Open, Round};
-use crate::{Config, Parent, Settings};
+use crate::{Config, Criterion, Parent, Settings};
 
 /// Implements [`Driver`] for tuples of so many drivers: every method calls that of each driver, in
 /// order. `wait` polls all of them each time, so that none is starved by those before it.
@@ -96,6 +96,12 @@ macro_rules! list {
 
             fn report(&self, status: &mut Status) {
                 $(self.$field.report(status);)*
+            }
+
+            fn criteria(&self, speaker: &Speaker) -> Vec<Criterion> {
+                let mut all = Vec::new();
+                $(all.extend(self.$field.criteria(speaker));)*
+                all
             }
 
             fn keeps_forwarding(&self) -> bool {

@@ -112,6 +112,9 @@ pub(super) fn status(status: &Status) -> String {
         (false, waiting) => format!("not ready: {}", clean(&waiting.join("; "))),
     };
     block.fact("state", &state);
+    for missing in status.readiness.iter().flat_map(|ready| &ready.missing) {
+        block.fact("does not forward yet", &clean(missing));
+    }
     block.fact(
         "running",
         &format!("{}, pid {}", duration(status.uptime_s), status.pid),

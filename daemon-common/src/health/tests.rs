@@ -42,7 +42,8 @@ impl Daemon {
             let request = self.control.next().await;
             assert_eq!(request.command, Command::Readiness {});
             let missing = missing.iter().map(|one| (*one).to_owned()).collect();
-            request.reply(Reply::Readiness(Readiness { missing }));
+            let met = Vec::new();
+            request.reply(Reply::Readiness(Readiness { missing, met }));
         };
         tokio::join!(answer, client).1
     }

@@ -62,6 +62,8 @@ pub struct Agent {
     pub(super) cutting: Cutting,
     pub(super) offload: OffloadSync,
     pub(super) orders: Orders,
+    /// The kernel has once had all rules and routes of a datastore that was read in full.
+    was_programmed: bool,
 }
 
 /// The scope of a turn.
@@ -101,6 +103,7 @@ impl Agent {
             cutting: Cutting::default(),
             offload: OffloadSync::default(),
             orders: Orders::default(),
+            was_programmed: false,
             calculator,
             config,
         }
@@ -313,7 +316,20 @@ impl Agent {
 
     /// Returns the next command for the kernel's routing table.
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
-        self.routes.poll_command(now)
+        let command = self.routes.poll_command(now);
+        if command.is_some() {
+            return command;
+        }
+        // Once everything was in the kernel, only failures count: a change on its way to it is none.
+        let is_programmed = match self.was_programmed {
+            true => self.failures().is_empty(),
+            false => self.waiting_for().is_empty(),
+        };
+        self.was_programmed |= is_programmed;
+        match self.routes.mark(is_programmed) {
+            true => self.routes.poll_command(now),
+            false => None,
+        }
     }
 
     /// Returns the time of the next [`turn`](Self::turn) if no event arrives earlier.

@@ -10,6 +10,7 @@ use fib_sync::{
 };
 
 use ipnet::IpNet;
+use kernel_events::marker;
 
 use super::AgentConfig;
 use super::neighbors::LOWEST;
@@ -33,6 +34,8 @@ pub(super) struct RouteSync {
     refused: BTreeMap<IpAddr, String>,
     reconciler: Reconciler,
     grace: Grace,
+    /// Whether the kernel is to show that the host is programmed.
+    is_marked: bool,
 }
 
 /// When own routes that are not wanted are no longer kept.
@@ -48,7 +51,7 @@ impl RouteSync {
     pub(super) fn new(now: Instant, config: &AgentConfig) -> Self {
         let owner = Owner(config.route_protocol);
         let mut reconciler = ReconcilerConfig::new(owner);
-        reconciler.tables = vec![config.table];
+        reconciler.tables = vec![config.table, marker::TABLE];
         reconciler.tables_read = Vec::new();
         reconciler.metrics = FORMER_METRICS.map(|metric| metric..=metric).to_vec();
         // Before the datastore was read in full, no route is known to be unwanted.
@@ -66,7 +69,24 @@ impl RouteSync {
             refused: BTreeMap::new(),
             reconciler: Reconciler::new(now, reconciler),
             grace: Grace::NotBegun,
+            is_marked: false,
         }
+    }
+
+    /// Shows other programs of this host that it is programmed, or that it is not. Returns whether that
+    /// changes.
+    pub(super) fn mark(&mut self, is_programmed: bool) -> bool {
+        if self.is_marked == is_programmed {
+            return false;
+        }
+        self.is_marked = is_programmed;
+        match is_programmed {
+            true => self
+                .reconciler
+                .want(marker::key(), marker::route(self.owner)),
+            false => self.reconciler.unwant(&marker::key()),
+        }
+        true
     }
 
     /// Follows the settings. With another metric, each route of an endpoint is added with it, and the
@@ -295,9 +315,14 @@ impl RouteSync {
         self.reconciler.foreigners()
     }
 
-    /// Returns the routes in numbers.
+    /// Returns the routes in numbers, without the one that shows that the host is programmed.
     pub(super) fn summary(&self) -> FibSummary {
-        self.reconciler.summary()
+        let mut sum = self.reconciler.summary();
+        if let Some(shown) = self.reconciler.lookup(&marker::key()) {
+            sum.wanted -= usize::from(shown.want.is_some());
+            sum.acked -= usize::from(shown.status == FibStatus::Acked);
+        }
+        sum
     }
 
     fn key(&self, address: IpAddr) -> RouteKey {

@@ -7,6 +7,7 @@ mod history;
 mod interfaces;
 mod ipip;
 mod late;
+mod marker;
 mod offload;
 mod overlay;
 mod reload;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use calico_model::EndpointState;
 use calico_store::Unready;
-use fib_sync::{Owner, Route, RouteKey};
+use fib_sync::{Owner, Route, RouteKey, TABLE_MAIN};
 
 use super::*;
 use crate::limits::{HOST_COMMANDS_MAX, INTERFACE_REFRESH, RETRY_MAX, RULES_CHECK};

@@ -22,6 +22,8 @@ pub struct WatcherConfig {
     pub import: Vec<ImportRule>,
     /// The table used to resolve next hops.
     pub resolve_table: u32,
+    /// Further tables of which routes can be looked up with [`Watcher::foreign_routes`].
+    pub also_read: BTreeSet<u32>,
 }
 
 impl WatcherConfig {
@@ -32,6 +34,7 @@ impl WatcherConfig {
             own,
             import: vec![ImportRule::default()],
             resolve_table: TABLE_MAIN,
+            also_read: BTreeSet::new(),
         }
     }
 
@@ -42,6 +45,7 @@ impl WatcherConfig {
             .iter()
             .map(|rule| rule.table)
             .chain([self.resolve_table])
+            .chain(self.also_read.iter().copied())
             .collect()
     }
 }
@@ -207,6 +211,15 @@ impl Watcher {
     pub fn imported_metric(&self, prefix: IpNet) -> Option<u32> {
         let routes = self.imported_routes_to(prefix);
         routes.map(|(key, _)| key.metric).min()
+    }
+
+    /// Returns the routes of other programs with this key, in any table of
+    /// [`WatcherConfig::tables`].
+    pub fn foreign_routes(&self, key: RouteKey) -> impl Iterator<Item = &Route> {
+        let routes = self.mirror.of_prefix(key.table, key.prefix);
+        routes
+            .filter(move |(found, _)| **found == key)
+            .map(|(_, route)| route)
     }
 
     /// Returns a link by its index.

@@ -20,6 +20,7 @@ mod migrate;
 mod next_hops;
 mod opaque;
 mod readme;
+mod ready;
 mod reflection;
 mod restart;
 mod route_targets;

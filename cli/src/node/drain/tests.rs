@@ -63,9 +63,7 @@ async fn wait_ends_with_the_report_of_the_same_request() {
 #[tokio::test]
 async fn wait_for_a_silent_node_has_an_end() {
     let store = with_node().await;
-    let waits = wait(&store, "n1", Duration::ZERO, |report| {
-        report.is_some()
-    });
+    let waits = wait(&store, "n1", Duration::ZERO, |report| report.is_some());
     let error = waits.await.expect_err("no report").to_string();
     assert!(error.contains("not finished within 0 s"), "{error}");
     assert!(error.contains("is its BGP daemon running?"), "{error}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::task::{Context, Poll, Waker};
 
-use fib_sync::{Command, Event, Fib, OpError};
+use fib_sync::{Command, Event, Fib, OpError, TABLE_MAIN};
 use serde_json::{Value, json};
 
 use super::*;
@@ -64,7 +64,9 @@ struct State {
 impl State {
     fn of(world: &World) -> Self {
         let kernel = world.kernel.borrow();
-        let routes = kernel.routes().filter(|(_, route)| route.protocol == 80);
+        let routes = kernel
+            .routes()
+            .filter(|(key, route)| key.table == TABLE_MAIN && route.protocol == 80);
         let text = |route: &Route| {
             let hop = route.next_hops.first();
             let link = hop.and_then(|hop| kernel.link_by_index(hop.interface?));

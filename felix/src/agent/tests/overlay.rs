@@ -56,7 +56,9 @@ fn device(world: &World) -> Option<u32> {
 /// Returns the routes of Felix to prefixes, with their gateways.
 fn routes(world: &World) -> BTreeMap<String, String> {
     let kernel = world.kernel.borrow();
-    let routes = kernel.routes().filter(|(_, route)| route.protocol == 80);
+    let routes = kernel
+        .routes()
+        .filter(|(key, route)| key.table == TABLE_MAIN && route.protocol == 80);
     let text = |route: &Route| format!("{} {}", route.kind, route.gateways());
     routes
         .map(|(key, route)| (key.prefix.to_string(), text(route)))

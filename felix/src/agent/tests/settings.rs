@@ -14,7 +14,9 @@ fn configure(world: &mut World, spec: &Value) {
 /// Returns the own routes of the kernel: prefix, metric and source.
 fn routes(world: &World) -> Vec<(String, u32, Option<IpAddr>)> {
     let kernel = world.kernel.borrow();
-    let routes = kernel.routes().filter(|(_, route)| route.protocol == 80);
+    let routes = kernel
+        .routes()
+        .filter(|(key, route)| key.table == TABLE_MAIN && route.protocol == 80);
     routes
         .map(|(key, route)| (key.prefix.to_string(), key.metric, route.source))
         .collect()

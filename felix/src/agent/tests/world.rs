@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use calico_model::EndpointState;
 use fib_sync::memory::{Kernel, MemoryFib};
-use fib_sync::{Command, Fib, Instant, Route, Tunnel};
+use fib_sync::{Command, Fib, Instant, Route, TABLE_MAIN, Tunnel};
 use serde_json::json;
 
 use super::super::*;
@@ -474,7 +474,13 @@ impl World {
             busy = true;
         }
         while let Some(command) = self.agent.poll_command(self.now) {
-            self.dumps += usize::from(matches!(command, Command::Dump { .. }));
+            self.dumps += usize::from(matches!(
+                command,
+                Command::Dump {
+                    table: TABLE_MAIN,
+                    ..
+                }
+            ));
             self.fib.submit(command);
             busy = true;
         }
@@ -518,7 +524,9 @@ impl World {
 
     pub(super) fn routes(&self) -> BTreeMap<String, u32> {
         let kernel = self.kernel.borrow();
-        let routes = kernel.routes().filter(|(_, route)| route.protocol == 80);
+        let routes = kernel
+            .routes()
+            .filter(|(key, route)| key.table == TABLE_MAIN && route.protocol == 80);
         let on = |route: &Route| route.next_hops.first()?.interface;
         routes
             .filter_map(|(key, route)| Some((key.prefix.to_string(), on(route)?)))
