@@ -77,7 +77,7 @@ impl NodeDrain {
             stored: None,
             local,
             is_starting: true,
-            services: Farewell::services(&Duties::default()),
+            services: Farewell::Services(BTreeSet::new()),
             stage: None,
             neighbors: 0,
             events: VecDeque::new(),
@@ -94,7 +94,7 @@ impl NodeDrain {
     /// Takes the request of the datastore, and the prefixes of workloads. Returns whether
     /// [`effective`](Self::effective) changes.
     pub fn assign(&mut self, now: Instant, duties: &Duties) -> bool {
-        let services = Farewell::services(duties);
+        let services = Farewell::Services(duties.workloads());
         let is_other = self.services != services && self.stage_of() == Some(DrainStage::Services);
         self.services = services;
         self.stored.clone_from(&duties.drain);

@@ -30,6 +30,14 @@ pub struct Duties {
     pub drain: Option<String>,
 }
 
+impl Duties {
+    /// Returns the ranges of workload addresses: own blocks and all pools.
+    pub fn workloads(&self) -> BTreeSet<IpNet> {
+        let pools = self.programming.pools.iter().map(|(pool, _)| *pool);
+        self.blocks.iter().copied().chain(pools).collect()
+    }
+}
+
 /// Selection of the learned routes that the kernel gets, and how they are programmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Programming {

@@ -7,7 +7,6 @@ use bgp_proto::Community;
 use ipnet::IpNet;
 use rib::{Edit, InterfaceGlob, Match, Outcome, Policy, Rules, Source, Term, Then};
 
-use crate::duties::Duties;
 use crate::filter::inside;
 
 #[cfg(test)]
@@ -27,12 +26,6 @@ pub enum Farewell {
 }
 
 impl Farewell {
-    /// Returns the routes of services of a node with these duties.
-    pub fn services(duties: &Duties) -> Self {
-        let pools = duties.programming.pools.iter().map(|(pool, _)| *pool);
-        Self::Services(duties.blocks.iter().copied().chain(pools).collect())
-    }
-
     /// Returns an export policy that accepts the same routes as `policy`, and edits those of the
     /// farewell last: no earlier term depends on the changed LOCAL_PREF, and none overwrites it.
     pub fn apply(&self, policy: &Policy) -> Policy {

@@ -132,7 +132,7 @@ fn duties(since: Option<&str>) -> Duties {
     duties
 }
 
-// Promise (BGP client): A drained node advertises first the routes of services, then all routes as
+// Promise (Daemons): A drained node advertises first the routes of services, then all routes as
 // the least preferred ones. No session is closed, and no route withdrawn.
 #[test]
 fn services_are_drained_before_workloads_and_sessions_stay() {
@@ -198,7 +198,7 @@ fn drain_lasts_until_both_requests_have_ended() {
 }
 
 #[test]
-fn neighbor_that_does_not_read_delays_a_stage_for_a_limited_time() {
+fn neighbor_that_does_not_read_delays_a_stage_up_to_a_limit() {
     let mut network = Network::mesh(NodeDrain::new(None));
     network.0.node_mut(1).drain.started();
     network.0.stall(3, true);

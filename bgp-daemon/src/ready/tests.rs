@@ -49,7 +49,7 @@ fn missing(network: &testkit::Network<Node>) -> Option<String> {
     criterion.missing
 }
 
-// Promise (BGP client): A node is ready only when its neighbors have sent all their routes.
+// Promise (Daemons): A node is ready only when its neighbors have sent all their routes.
 #[test]
 fn node_is_ready_when_all_neighbors_have_sent_their_routes() {
     let mut network = testkit::Network::new(0);

@@ -69,10 +69,10 @@ fn nodes_own() -> Policy {
 fn services() -> Farewell {
     let block = "10.65.0.0/26".parse().expect("a prefix");
     let pool = "10.66.0.0/16".parse().expect("a prefix");
-    let mut duties = Duties::default();
+    let mut duties = crate::Duties::default();
     duties.blocks.insert(block);
     duties.programming.pools.push((pool, crate::Way::Direct));
-    Farewell::services(&duties)
+    Farewell::Services(duties.workloads())
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct DrainFigures {
     pub since: String,
     /// Established neighbors.
     pub neighbors: u64,
-    /// Those that have not been sent all in this stage.
+    /// Number of established neighbors that have not been sent all in this stage.
     pub behind: u64,
 }
 

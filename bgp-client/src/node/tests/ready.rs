@@ -45,7 +45,7 @@ fn show_felix(host: &mut Host, programmed: bool) {
     host.settle();
 }
 
-// Promise (BGP client): A host is ready only when the kernel has its routes, its next hops are its
+// Promise (Daemons): A host is ready only when the kernel has its routes, its next hops are its
 // own addresses, and Felix has programmed it.
 #[test]
 fn host_is_ready_when_felix_has_programmed_it() {
