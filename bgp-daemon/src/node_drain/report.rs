@@ -23,13 +23,18 @@ pub(crate) struct ReportTask {
     stored: Option<DrainReport>,
     /// The report in the view of the datastore.
     seen: Option<DrainReport>,
-    /// The report that is being written, and the reply.
-    answer: Option<(Option<DrainReport>, BoxFuture<'static, Result<(), Error>>)>,
+    under_way: Option<Write>,
     /// No request is sent before.
     not_before: Instant,
     delay: Duration,
     /// Why the last request failed.
     trouble: Option<String>,
+}
+
+/// A request to the datastore.
+struct Write {
+    report: Option<DrainReport>,
+    reply: BoxFuture<'static, Result<(), Error>>,
 }
 
 impl ReportTask {
@@ -41,7 +46,7 @@ impl ReportTask {
             wanted: None,
             stored: None,
             seen: None,
-            answer: None,
+            under_way: None,
             not_before: Instant::now(),
             delay: REGISTRY_RETRY_MIN,
             trouble: None,
@@ -68,25 +73,27 @@ impl ReportTask {
 
     /// Writes until the next reply of the datastore. Cancel-safe.
     pub(crate) async fn next(&mut self) {
-        if self.answer.is_none() {
+        if self.under_way.is_none() {
             if self.wanted == self.stored {
                 self.trouble = None;
                 return pending().await;
             }
             sleep_until(self.not_before).await;
-            let written = write(Arc::clone(&self.store), self.key.clone(), &self.wanted);
-            self.answer = Some((self.wanted.clone(), written));
+            self.under_way = Some(Write {
+                report: self.wanted.clone(),
+                reply: write(Arc::clone(&self.store), self.key.clone(), &self.wanted),
+            });
         }
-        let Some((_, answer)) = &mut self.answer else {
+        let Some(write) = &mut self.under_way else {
             return;
         };
-        let result = answer.await;
-        let Some((written, _)) = self.answer.take() else {
+        let result = (&mut write.reply).await;
+        let Some(Write { report, .. }) = self.under_way.take() else {
             return;
         };
         match result {
             Ok(()) => {
-                self.stored = written;
+                self.stored = report;
                 (self.delay, self.trouble) = (REGISTRY_RETRY_MIN, None);
             }
             Err(error) => {
