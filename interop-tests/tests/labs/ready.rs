@@ -129,11 +129,15 @@ fn drained_node_is_the_last_choice_also_after_a_restart() {
     let name = "drained_node_is_the_last_choice_also_after_a_restart";
     in_ground(&[], name, async |ground| {
         let store = ground.store().await.expect("a store");
-        let services = format!(r#"{{"spec":{{"serviceClusterIPs":[{{"cidr":"{SERVICE}"}}]}}}}"#);
+        let services = format!(
+            r#"{{"metadata":{{"name":"default"}},
+                "spec":{{"serviceClusterIPs":[{{"cidr":"{SERVICE}"}}]}}}}"#
+        );
         store.put("bgpconfigurations", "default", &services).await;
         store.block(1, BLOCK).await;
         let site = ground.site(1).await.expect("a host");
         let [mut one, two] = nodes(&ground, &store, site).await;
+        two.is_up().await;
         for route in [SERVICE, BLOCK] {
             is_last_choice(&two, route, false).await;
         }
