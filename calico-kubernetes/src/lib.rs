@@ -50,7 +50,7 @@ pub use limits::{
 };
 pub use name::{
     ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, NAMESPACE_PREFIX, POLICY_PREFIX,
-    account_profile, is_owned, namespace_profile,
+    account_profile, cluster_policy_names, is_owned, namespace_profile, policy_name,
 };
 pub use node::{KubeNode, node};
 pub use pod::{PodEndpoint, pod};

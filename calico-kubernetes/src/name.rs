@@ -53,6 +53,16 @@ pub fn account_profile(namespace: &str, account: &str) -> String {
     prefixed(ACCOUNT_PREFIX, &format!("{namespace}.{account}"))
 }
 
+/// Returns the name of the policy of a NetworkPolicy.
+pub fn policy_name(policy: &str) -> String {
+    prefixed(POLICY_PREFIX, policy)
+}
+
+/// Returns the names that the policy of a ClusterNetworkPolicy can have: one for each tier.
+pub fn cluster_policy_names(policy: &str) -> [String; 2] {
+    [ADMIN_PREFIX, BASELINE_PREFIX].map(|prefix| prefixed(prefix, policy))
+}
+
 #[cfg(test)]
 mod tests {
     use calico_model::is_resource_name;
