@@ -239,6 +239,7 @@ mod tests {
                 "cambric-route-reflector-rr1",
                 "cambric-ipam-gc",
                 "cambric-orchestrator",
+                "cambric-kube-controller",
                 "cambric-operator",
             ]
         );

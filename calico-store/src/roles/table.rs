@@ -24,19 +24,22 @@ pub enum Part {
     IpamGc,
     /// The program that creates workloads: Neutron's driver, or a controller.
     Orchestrator,
+    /// The controller of Kubernetes: `cambric-kube`.
+    KubeController,
     /// An operator with `cambric` or `calicoctl`.
     Operator,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Felix,
         Self::BgpClient,
         Self::Cni,
         Self::RouteReflector,
         Self::IpamGc,
         Self::Orchestrator,
+        Self::KubeController,
         Self::Operator,
     ];
 
@@ -57,6 +60,7 @@ impl Part {
             Self::RouteReflector => "route-reflector",
             Self::IpamGc => "ipam-gc",
             Self::Orchestrator => "orchestrator",
+            Self::KubeController => "kube-controller",
             Self::Operator => "operator",
         }
     }
@@ -126,7 +130,7 @@ const CNI_ORCHESTRATORS: [&str; 2] = ["cni", "k8s"];
 
 use Access::{Read, ReadWrite, Write};
 use Keys::{Default, Kind as All, Prefix};
-use Part::{BgpClient, Cni, Felix, IpamGc, Operator, Orchestrator, RouteReflector};
+use Part::{BgpClient, Cni, Felix, IpamGc, KubeController, Operator, Orchestrator, RouteReflector};
 
 /// Every access, by part.
 #[rustfmt::skip]
@@ -218,6 +222,15 @@ pub(super) const TABLE: &[Row] = &[
     row(Orchestrator, Read, All(Kind::Tier), "tiers of policy"),
     row(Orchestrator, Read, Prefix("/calico/felix/"), "reports of Felix"),
     row(Orchestrator, Write, Keys::RoundTrip, "test of the driver's watch"),
+
+    row(KubeController, Read, All(Kind::ClusterInformation), "whether the datastore is ready"),
+    row(KubeController, ReadWrite, All(Kind::Profile), "labels and rules of namespaces and service accounts"),
+    row(KubeController, ReadWrite, All(Kind::Tier), "tiers of cluster policies"),
+    row(KubeController, ReadWrite, All(Kind::NetworkPolicy), "policies"),
+    row(KubeController, ReadWrite, All(Kind::GlobalNetworkPolicy), "cluster policies"),
+    row(KubeController, ReadWrite, All(Kind::WorkloadEndpoint), "labels and ports of pods"),
+    row(KubeController, ReadWrite, All(Kind::Node), "labels of nodes"),
+    row(KubeController, ReadWrite, Prefix("/cambric/kubernetes/v1/"), "the API server that is known"),
 
     row(Operator, ReadWrite, Prefix("/calico/"), "all resources and addresses"),
     row(Operator, ReadWrite, Prefix("/cambric/"), "drain nodes, drain and remove route reflectors"),
