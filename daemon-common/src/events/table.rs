@@ -16,6 +16,8 @@ mod endpoint;
 mod daemon;
 #[macro_use]
 mod bfd;
+#[macro_use]
+mod kubernetes;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -210,4 +212,4 @@ impl Event {
     }
 }
 
-session_events! { (route_events datastore_events endpoint_events daemon_events bfd_events events) }
+session_events! { (route_events datastore_events endpoint_events daemon_events bfd_events kubernetes_events events) }

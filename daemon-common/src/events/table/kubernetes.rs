@@ -1,0 +1,35 @@
+//! Events of the controller of Kubernetes.
+
+/// Appends these rows to `$rows`, and passes them to the first one of the macros in parentheses.
+macro_rules! kubernetes_events {
+    (($next:ident $($later:ident)*) $($rows:tt)*) => { $next! { ($($later)*) $($rows)*
+        #[doc = "All objects of a kind were read from the API server, at a revision. Changes follow."]
+        KubernetesListed "kubernetes.listed" INFO "objects listed" {
+            kind: Text, objects: u64, revision: u64,
+        }
+        #[doc = "A request to the API server failed; it is repeated. The objects of the kind stay as they are. Emitted once for each reason."]
+        KubernetesRequestFailed "kubernetes.request_failed" WARN "request to the API server failed; keeping the last objects" {
+            kind: Text, reason: Text,
+        }
+        #[doc = "A part of an object is invalid or unsupported; `reason` has the consequence."]
+        KubernetesPartInvalid "kubernetes.part_invalid" WARN "part of an object is not converted" {
+            object: Text, field: Text, reason: Text,
+        }
+        #[doc = "Nothing is deleted, because the API server may have lost objects. An operator confirms the server with its `uid`."]
+        KubernetesDeletionsHeld "kubernetes.deletions_held" WARN "deletions held until the API server is confirmed" {
+            reason: Text, uid: Option<Text>,
+        }
+        #[doc = "Resources without an object are deleted again."]
+        KubernetesDeletionsAllowed "kubernetes.deletions_allowed" INFO "deletions allowed" {
+            uid: Text,
+        }
+        #[doc = "A resource was deleted, because its object does not exist."]
+        KubernetesResourceDeleted "kubernetes.resource_deleted" INFO "resource deleted" {
+            resource: Text,
+        }
+        #[doc = "A resource cannot be written; it is tried again. Emitted once for each reason."]
+        KubernetesWriteFailed "kubernetes.write_failed" WARN "resource not written" {
+            resource: Text, reason: Text,
+        }
+    } };
+}
