@@ -1,7 +1,7 @@
 # Begin with `make demo` and `make test`. `make help` lists all targets.
 
 CARGO ?= cargo
-DEMO = -p cambric-cli -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cli -p cambric-cni -p cambric-felix -p cambric-route-reflector
+DEMO = -p cambric-cli -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cli -p cambric-cni -p cambric-felix -p cambric-kube-controller -p cambric-route-reflector
 XTASK = $(CARGO) run -q --locked --profile quick -p xtask --
 
 .PHONY: help build deb demo docs lint check test soak bench packages release-check

@@ -16,7 +16,7 @@ fi
 target="${CARGO_TARGET_DIR:-target}"
 mkdir -p "$target/debian"
 rm -f "$target"/debian/cambric*.deb
-for package in cambric-cli cambric-bfd-daemon cambric-bgp-client cambric-route-reflector cambric-felix cambric-cni; do
+for package in cambric-cli cambric-bfd-daemon cambric-bgp-client cambric-route-reflector cambric-felix cambric-cni cambric-kube-controller; do
     "$CARGO" deb -q --no-build --profile "$profile" -p "$package" -o "$target/debian/"
 done
 ls "$target"/debian/cambric*.deb

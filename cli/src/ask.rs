@@ -14,7 +14,7 @@ use ipnet::IpNet;
 pub(crate) const BGP_DAEMONS: &[&str] = &["bgp-client", "route-reflector"];
 
 /// All daemons.
-pub(crate) const DAEMONS: &[&str] = &["bgp-client", "route-reflector", "felix", "bfd"];
+pub(crate) const DAEMONS: &[&str] = &["bgp-client", "route-reflector", "felix", "bfd", "kube"];
 
 /// Daemon name to its reply.
 pub(crate) type Answers = BTreeMap<String, Reply>;

@@ -175,7 +175,7 @@ impl What {
             | Self::Routes { .. }
             | Self::Malformed { .. }
             | Self::Config => BGP_DAEMONS,
-            Self::Limits => &["bgp-client", "route-reflector", "bfd"],
+            Self::Limits => &["bgp-client", "route-reflector", "bfd", "kube"],
             Self::Bfd { .. } => &["bfd"],
             Self::Fib => &["bgp-client", "felix"],
             Self::Endpoints { .. } | Self::Rules => &["felix"],

@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn units_make_the_directory_of_each_control_socket() {
-        for daemon in ["bgp-client", "route-reflector", "felix", "bfd"] {
+        for daemon in ["bgp-client", "route-reflector", "felix", "bfd", "kube"] {
             let packaging = format!("{}/../packaging", env!("CARGO_MANIFEST_DIR"));
             let unit = format!("{packaging}/systemd/cambric-{daemon}.service");
             let unit = std::fs::read_to_string(unit).expect("a unit");

@@ -45,7 +45,8 @@ pub use settings::{NeighborSettings, Settings};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// The program: `cambric-bgp-client`, `cambric-route-reflector`, `cambric-felix` or `cambric-bfd`.
+    /// The program: `cambric-bgp-client`, `cambric-route-reflector`, `cambric-felix`,
+    /// `cambric-bfd` or `cambric-kube`.
     pub daemon: String,
     /// Its version.
     pub version: String,

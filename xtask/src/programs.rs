@@ -76,6 +76,7 @@ mod tests {
             "cambric-cli",
             "cambric-cni",
             "cambric-felix",
+            "cambric-kube-controller",
             "cambric-route-reflector",
         ];
         assert_eq!(names, wanted);

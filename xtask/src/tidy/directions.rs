@@ -175,6 +175,16 @@ pub const TABLE: &[Row] = &[
         ],
     ),
     row(
+        "kube-controller",
+        4,
+        &[
+            "calico-kubernetes",
+            "calico-model",
+            "calico-store",
+            "daemon-common",
+        ],
+    ),
+    row(
         "cli",
         4,
         &[
@@ -251,6 +261,7 @@ pub const TABLE: &[Row] = &[
             "etcd-lite",
             "calico-model",
             "bgp-config",
+            "kube-controller",
             "testkit",
         ],
     ),

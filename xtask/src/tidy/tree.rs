@@ -32,7 +32,13 @@ const TOPS: [Top; 2] = [
 ];
 
 /// The daemons, by directory.
-const DAEMONS: [&str; 4] = ["bfd-daemon", "bgp-client", "felix", "route-reflector"];
+const DAEMONS: [&str; 5] = [
+    "bfd-daemon",
+    "bgp-client",
+    "felix",
+    "kube-controller",
+    "route-reflector",
+];
 
 /// How many packages a daemon may be built from, including those of this workspace.
 pub const DAEMON_PACKAGES_MAX: usize = 151;

@@ -1,0 +1,264 @@
+//! The configuration file.
+
+use std::path::{Path, PathBuf};
+
+use calico_store::{EtcdOptions, OptionFault};
+use daemon_common::config::{Problem, Report, Source};
+use daemon_common::daemon::{LogFormat, log_filter};
+use daemon_common::metrics::MetricsSection;
+use daemon_common::paths;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::server::{Access, AccessError, Trust};
+
+/// The variables with the address of the API server, which each pod has.
+const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
+
+/// The directory with the credentials of a pod.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The configuration of the daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The path of the file.
+    pub path: PathBuf,
+    /// The control socket.
+    pub control: PathBuf,
+    /// Address of the metrics endpoint, if enabled.
+    pub metrics: Option<MetricsSection>,
+    /// Log level or directives.
+    pub log: String,
+    /// Format of log lines.
+    pub log_format: LogFormat,
+    /// Connection options of the datastore.
+    pub datastore: EtcdOptions,
+    /// The API server.
+    pub access: Access,
+}
+
+/// The file as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "control")]
+    control: PathBuf,
+    metrics: Option<MetricsSection>,
+    #[serde(default = "log")]
+    log: Spanned<String>,
+    #[serde(default)]
+    log_format: LogFormat,
+    datastore: EtcdOptions,
+    #[serde(default)]
+    kubernetes: ServerTable,
+}
+
+/// The table `[kubernetes]` as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerTable {
+    server: Option<String>,
+    ca_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+}
+
+fn control() -> PathBuf {
+    paths::control("kube")
+}
+
+fn log() -> Spanned<String> {
+    Spanned::new(0..0, "info".to_owned())
+}
+
+impl Config {
+    /// Reads and checks a file. The API server of a pod is that of its environment.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake found, with its place.
+    pub fn read(path: &Path) -> Result<Self, Report> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let service = variable(SERVICE_HOST).zip(variable(SERVICE_PORT));
+        Self::check(&Source::read(path)?, service, true)
+    }
+
+    /// Checks a text, outside a pod.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake found, with its place.
+    pub fn parse(source: &Source) -> Result<Self, Report> {
+        Self::check(source, None, false)
+    }
+
+    fn check(
+        source: &Source,
+        service: Option<(String, String)>,
+        files: bool,
+    ) -> Result<Self, Report> {
+        let (file, mut problems) = source.examine::<File>();
+        let Some(file) = file else {
+            return Err(problems.into_report());
+        };
+        if let Err(error) = log_filter(file.log.get_ref()) {
+            problems.push(Problem::at(file.log.span(), error.to_string()));
+        }
+        let mut faults = file.datastore.faults();
+        if files {
+            faults.extend(file.datastore.file_faults());
+        }
+        let problem = |fault: OptionFault| {
+            let mut keys = vec!["datastore"];
+            keys.extend(fault.keys);
+            Problem::at(source.place_of(&keys, fault.index), fault.message).help(fault.help)
+        };
+        for problem in faults.into_iter().map(problem) {
+            problems.push(problem);
+        }
+        let access = match access(file.kubernetes, service) {
+            Ok(access) => Some(access),
+            Err((key, message)) => {
+                let place = source.place_of(&["kubernetes", key], None);
+                problems.push(Problem::at(place, message));
+                None
+            }
+        };
+        problems.finish()?;
+        let Some(access) = access else {
+            // `finish` has returned the problem.
+            return Err(source.report(Vec::new()));
+        };
+        Ok(Self {
+            path: source.path().to_owned(),
+            control: file.control,
+            metrics: file.metrics,
+            log: file.log.into_inner(),
+            log_format: file.log_format,
+            datastore: file.datastore,
+            access,
+        })
+    }
+
+    /// Returns the keys that differ. All of them require a restart.
+    #[must_use]
+    pub fn changed_keys(&self, new: &Self) -> Vec<&'static str> {
+        let differs = [
+            ("control", self.control != new.control),
+            ("metrics", self.metrics != new.metrics),
+            ("log", self.log != new.log),
+            ("log_format", self.log_format != new.log_format),
+            ("datastore", self.datastore != new.datastore),
+            ("kubernetes", self.access != new.access),
+        ];
+        let changed = differs.iter().filter(|(_, differs)| *differs);
+        changed.map(|(key, _)| *key).collect()
+    }
+}
+
+/// Returns the access to the API server; or the key of the table and its mistake.
+fn access(
+    table: ServerTable,
+    service: Option<(String, String)>,
+) -> Result<Access, (&'static str, String)> {
+    let mut trust = Trust {
+        ca_file: table.ca_file,
+        token_file: table.token_file,
+        cert_file: table.cert_file,
+        key_file: table.key_file,
+    };
+    let url = match (table.server, service) {
+        (Some(url), _) => url,
+        (None, Some((host, port))) => {
+            let account = Path::new(ACCOUNT);
+            trust.ca_file.get_or_insert_with(|| account.join("ca.crt"));
+            trust
+                .token_file
+                .get_or_insert_with(|| account.join("token"));
+            match host.contains(':') {
+                true => format!("https://[{host}]:{port}"),
+                false => format!("https://{host}:{port}"),
+            }
+        }
+        (None, None) => {
+            let message = "`kubernetes.server` is missing, and this is no pod of Kubernetes";
+            return Err(("server", message.to_owned()));
+        }
+    };
+    Access::new(&url, trust).map_err(|error| {
+        let key = match error {
+            AccessError::Form => "server",
+            AccessError::PlainToken => "token_file",
+            AccessError::NoAuthority => "ca_file",
+            AccessError::Pair => "cert_file",
+        };
+        (key, error.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon_common::config::uncommented;
+
+    use super::*;
+
+    const STORE: &str = "[datastore]\nendpoints = [\"http://10.0.0.1:2379\"]\n";
+
+    fn parse(text: &str) -> Result<Config, Report> {
+        Config::parse(&Source::new("kube.toml", text))
+    }
+
+    #[test]
+    fn packaged_file_is_valid_and_shows_every_key() {
+        const PACKAGED: &str = include_str!("../../packaging/etc/kube.toml");
+        let shown = parse(&uncommented(PACKAGED)).expect("valid");
+        assert_eq!(shown.control, control());
+        assert!(shown.metrics.is_some(), "an example");
+        for key in ["server", "ca_file", "token_file", "cert_file", "key_file"] {
+            assert!(PACKAGED.contains(&format!("{key} = ")), "{key}");
+        }
+    }
+
+    #[test]
+    fn server_of_a_pod_is_in_its_environment() {
+        let source = Source::new("kube.toml", STORE);
+        let service = Some(("10.96.0.1".to_owned(), "443".to_owned()));
+        let config = Config::check(&source, service, false).expect("valid");
+        assert_eq!(config.access.authority(), "10.96.0.1:443");
+        let service = Some(("fd00::1".to_owned(), "443".to_owned()));
+        let config = Config::check(&source, service, false).expect("valid");
+        assert_eq!(config.access.authority(), "[fd00::1]:443");
+        assert!(parse(STORE).is_err(), "no server");
+    }
+
+    #[test]
+    fn mistakes_are_reported_with_their_place() {
+        for (server, place) in [
+            ("server = \"10.0.0.1\"", "kube.toml:4"),
+            ("server = \"https://10.0.0.1\"", "ca_file"),
+            (
+                "server = \"http://10.0.0.1\"\ntoken_file = \"/t\"",
+                "kube.toml:5",
+            ),
+            ("sever = \"http://10.0.0.1\"", "kube.toml:4"),
+        ] {
+            let text = format!("{STORE}[kubernetes]\n{server}\n");
+            let report = parse(&text).expect_err(server).to_string();
+            assert!(report.contains(place), "{report}");
+        }
+        let report = parse("[datastore]\nendpoints = []\n[kubernetes]\nserver = \"http://a\"\n");
+        let report = report.expect_err("no endpoint").to_string();
+        assert!(report.contains("kube.toml:2"), "{report}");
+    }
+
+    #[test]
+    fn changed_keys_are_named() {
+        let text = |server: &str| format!("{STORE}[kubernetes]\nserver = \"http://{server}\"\n");
+        let before = parse(&text("a")).expect("valid");
+        assert!(before.changed_keys(&before).is_empty());
+        let after = parse(&text("b")).expect("valid");
+        assert_eq!(before.changed_keys(&after), ["kubernetes"]);
+    }
+}

@@ -1,0 +1,488 @@
+//! The controller: readers of the API server, a follower of the datastore, and the writes between
+//! them. One task owns everything.
+
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use calico_model::{Kind, NodeSpec, Resource, ResourceKey};
+use calico_store::resources::named;
+use calico_store::{Change as StoreChange, Follower, Status, Store, Update, follow_ready};
+use daemon_common::daemon::chance;
+use daemon_common::events::{Datastore, Event, Text, emit, emit_datastore};
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::guard::{Guard, Held};
+use crate::kinds::Watched;
+use crate::limits::{
+    COMPARISONS_PER_STEP, NEWS_QUEUED_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH,
+};
+use crate::object::Object;
+use crate::objects::{Completeness, Objects, Touched};
+use crate::plan::{Change, plan, tier_keys};
+use crate::reader::{News, Reader};
+use crate::server::{Access, Failure};
+use crate::stored::{Part, Stored};
+use crate::write::Job;
+use requests::Done;
+
+/// The namespace that identifies a server.
+const IDENTITY: &str = "kube-system";
+
+/// The numbers of writes since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Resources that were created or changed.
+    pub written: u64,
+    /// Resources that were deleted.
+    pub deleted: u64,
+}
+
+/// The controller.
+pub struct Controller {
+    pub(crate) objects: Objects,
+    pub(crate) guard: Guard,
+    pub(crate) counts: Counts,
+    pub(crate) follower: Follower,
+    pub(crate) status: Status,
+    /// The failure of the last request, by kind.
+    pub(crate) failures: BTreeMap<Watched, Failure>,
+    /// The resources that cannot be written, with the reasons.
+    pub(crate) faults: BTreeMap<ResourceKey, String>,
+    /// The resources to compare.
+    pub(crate) unchecked: BTreeSet<ResourceKey>,
+    /// The resources to delete once that is allowed.
+    pub(crate) unwanted: BTreeSet<ResourceKey>,
+    /// Why they are not deleted, as it was reported last.
+    pub(crate) held: Option<Held>,
+    pub(crate) stored: Stored,
+    store: Arc<dyn Store>,
+    access: Access,
+    news: mpsc::Receiver<News>,
+    _readers: Vec<Reader>,
+    /// The one request that runs.
+    running: Option<BoxFuture<'static, Done>>,
+    /// No request starts before, after a failure.
+    retry_at: Instant,
+    retry_delay: Duration,
+    /// Faults are tried again then.
+    faults_at: Option<Instant>,
+}
+
+/// An input of the controller.
+pub struct Input(Source);
+
+enum Source {
+    News(Box<News>),
+    Updates(Vec<Update>),
+    Done(Done),
+    Time,
+}
+
+impl Controller {
+    /// Starts to read the API server and the datastore. Must be called within a tokio runtime.
+    pub fn start(store: Arc<dyn Store>, access: Access) -> Self {
+        let (sender, news) = mpsc::channel(NEWS_QUEUED_MAX);
+        let start = |watched| Reader::start(watched, access.clone(), sender.clone());
+        Self {
+            objects: Objects::default(),
+            guard: Guard::default(),
+            counts: Counts::default(),
+            follower: follow_ready(Arc::clone(&store), Stored::ranges(), chance(), None),
+            status: Status::Syncing,
+            failures: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            unchecked: BTreeSet::new(),
+            unwanted: BTreeSet::new(),
+            held: Some(Held::Incomplete),
+            stored: Stored::default(),
+            store,
+            _readers: Watched::ALL.into_iter().map(start).collect(),
+            access,
+            news,
+            running: None,
+            retry_at: Instant::now(),
+            retry_delay: WRITE_RETRY_MIN,
+            faults_at: None,
+        }
+    }
+
+    /// Waits for the next input. Cancellation loses nothing.
+    pub async fn wait(&mut self) -> Input {
+        let is_work_left = !self.unchecked.is_empty() || !self.unwanted.is_empty();
+        let retry = (is_work_left && self.retry_at > Instant::now()).then_some(self.retry_at);
+        let until = [retry, self.faults_at].into_iter().flatten().min();
+        let source = tokio::select! {
+            Some(news) = self.news.recv() => Source::News(Box::new(news)),
+            updates = self.follower.next() => Source::Updates(updates),
+            done = finished(&mut self.running) => Source::Done(done),
+            () = at(until) => Source::Time,
+        };
+        Input(source)
+    }
+
+    /// Applies an input.
+    pub fn handle(&mut self, input: Input) {
+        match input.0 {
+            Source::News(news) => self.take_news(*news),
+            Source::Updates(updates) => updates.into_iter().for_each(|one| self.take_update(one)),
+            Source::Done(done) => {
+                self.running = None;
+                self.finish(done);
+            }
+            Source::Time => {
+                if self.faults_at.is_some_and(|at| at <= Instant::now()) {
+                    self.faults_at = None;
+                    self.unchecked.extend(self.faults.keys().cloned());
+                }
+            }
+        }
+    }
+
+    /// Compares some resources, and starts the next request. Returns whether more can be done now.
+    pub fn step(&mut self) -> bool {
+        if self.running.is_some() || self.status != Status::InSync {
+            return false;
+        }
+        if self.retry_at > Instant::now() {
+            return false;
+        }
+        let jobs = self.compare();
+        if !jobs.is_empty() {
+            let record = self.new_record().filter(|_| self.guard.record().is_some());
+            self.write(jobs, record);
+            return false;
+        }
+        if !self.unchecked.is_empty() {
+            return true;
+        }
+        self.report_held();
+        self.confirm_or_delete();
+        false
+    }
+
+    /// Returns the numbers of writes.
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns why nothing is deleted, if that is so.
+    pub const fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// Returns the objects of the API server.
+    pub const fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Returns the content of the datastore.
+    pub const fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// Returns the failure of the last request for a kind.
+    pub fn failure(&self, watched: Watched) -> Option<&Failure> {
+        self.failures.get(&watched)
+    }
+
+    /// Returns whether everything is read, compared and written.
+    pub fn is_settled(&self) -> bool {
+        let is_known =
+            |watched: &Watched| self.objects.completeness(*watched) != Completeness::Unknown;
+        self.status == Status::InSync
+            && Watched::ALL.iter().all(is_known)
+            && self.unchecked.is_empty()
+            && self.unwanted.is_empty()
+            && self.running.is_none()
+            && self.guard.record().is_some()
+    }
+
+    fn take_news(&mut self, news: News) {
+        match news {
+            News::Listed {
+                watched,
+                revision,
+                objects,
+            } => {
+                self.failures.remove(&watched);
+                emit(Event::KubernetesListed {
+                    kind: Text::new(watched),
+                    objects: objects.len() as u64,
+                    revision,
+                });
+                objects
+                    .iter()
+                    .for_each(|object| self.report_parts(watched, object));
+                self.guard.listed(watched, revision);
+                let touched = self.objects.set_all(watched, objects);
+                self.touch(touched);
+                // Also resources whose objects were deleted before the list.
+                let owned = |key: &&ResourceKey| Watched::owner_of(key) == Some(watched);
+                self.unchecked
+                    .extend(self.stored.keys().filter(owned).cloned());
+                self.look_at_identity(watched);
+            }
+            News::Changed {
+                watched,
+                revision,
+                object,
+            } => {
+                self.failures.remove(&watched);
+                self.guard.reached(watched, revision);
+                self.report_parts(watched, &object);
+                let touched = self.objects.set(watched, *object);
+                self.touch(touched);
+                self.look_at_identity(watched);
+            }
+            News::Removed {
+                watched,
+                revision,
+                object,
+            } => {
+                self.guard.reached(watched, revision);
+                let touched = self.objects.remove(watched, &object.id);
+                self.touch(touched);
+                self.look_at_identity(watched);
+            }
+            News::Reached { watched, revision } => {
+                self.failures.remove(&watched);
+                self.guard.reached(watched, revision);
+            }
+            News::Missing { watched } => {
+                self.failures.remove(&watched);
+                self.objects.set_missing(watched);
+            }
+            News::Failed { watched, failure } => {
+                if self.failures.get(&watched) != Some(&failure) {
+                    emit(Event::KubernetesRequestFailed {
+                        kind: Text::new(watched),
+                        reason: Text::new(&failure),
+                    });
+                }
+                self.failures.insert(watched, failure);
+            }
+        }
+    }
+
+    /// Emits the parts of an object that are not converted, unless they were emitted before.
+    fn report_parts(&self, watched: Watched, object: &Object) {
+        let earlier = self.objects.get(watched, &object.id);
+        if earlier.is_some_and(|earlier| earlier.reports == object.reports) {
+            return;
+        }
+        for report in &object.reports {
+            emit(Event::KubernetesPartInvalid {
+                object: Text::new(&report.object),
+                field: Text::new(&report.field),
+                reason: Text::new(&report.reason),
+            });
+        }
+    }
+
+    /// Reads the UID of the server from its namespaces, if they have changed and are complete.
+    fn look_at_identity(&mut self, watched: Watched) {
+        if watched == Watched::Namespace
+            && self.objects.completeness(watched) == Completeness::Complete
+        {
+            let namespace = self.objects.namespace(IDENTITY);
+            let uid = namespace.map(|namespace| namespace.uid.clone());
+            let uid = uid.filter(|uid| !uid.is_empty());
+            self.guard.set_uid(uid.as_deref());
+        }
+    }
+
+    fn touch(&mut self, touched: Touched) {
+        self.unchecked.extend(touched.keys);
+        for pod in &touched.pods {
+            self.unchecked.extend(self.stored.endpoints(pod).cloned());
+        }
+        if touched.nodes {
+            self.check_kinds(&[Kind::Node, Kind::WorkloadEndpoint]);
+        }
+    }
+
+    fn check_kinds(&mut self, kinds: &[Kind]) {
+        let of_kind = |key: &&ResourceKey| kinds.contains(&key.kind());
+        self.unchecked
+            .extend(self.stored.keys().filter(of_kind).cloned());
+    }
+
+    fn take_update(&mut self, update: Update) {
+        match update {
+            Update::Change(change) => self.take_change(change),
+            Update::Status(status) => {
+                let is_synced = status == Status::InSync && self.status != Status::InSync;
+                self.status = status;
+                let revision = self.follower.revision();
+                emit_datastore(&Datastore {
+                    status: status.name(),
+                    is_available: status.is_available(),
+                    revision: revision.and_then(|revision| u64::try_from(revision.0).ok()),
+                    snapshot_age_s: None,
+                    reason: status.unready().map(Text::new),
+                });
+                if is_synced {
+                    self.unchecked.extend(self.stored.keys().cloned());
+                    self.unchecked.extend(self.objects.keys().cloned());
+                }
+            }
+        }
+    }
+
+    fn take_change(&mut self, change: StoreChange) {
+        let references = |stored: &Stored, key: &ResourceKey| {
+            let found = stored.get(key)?;
+            let node = Resource::<NodeSpec>::parse(&found.octets).ok()?;
+            Some(node.spec.orch_refs)
+        };
+        let key = match &change {
+            StoreChange::Put(item) => &item.key,
+            StoreChange::Delete(key) => key,
+        };
+        let text = String::from_utf8_lossy(key);
+        let node = match text.parse() {
+            Ok(calico_model::Key::Resource(key)) if key.kind() == Kind::Node => Some(key),
+            _ => None,
+        };
+        let before = node.as_ref().and_then(|key| references(&self.stored, key));
+        match self.stored.apply(change) {
+            Part::Resource(key) => {
+                self.unchecked.insert(key);
+            }
+            Part::Record => self.take_record(),
+            Part::Confirmation | Part::Other => {}
+        }
+        if let Some(node) = node
+            && references(&self.stored, &node) != before
+        {
+            self.check_kinds(&[Kind::WorkloadEndpoint]);
+        }
+    }
+
+    fn take_record(&mut self) {
+        let record = self.stored.record().map(|value| value.octets.clone());
+        self.guard.set_record(record.as_deref());
+    }
+
+    /// Compares resources with the datastore, and returns those to write.
+    fn compare(&mut self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for key in tier_keys() {
+            self.compare_one(key, &mut jobs);
+        }
+        for _ in 0..COMPARISONS_PER_STEP {
+            if jobs.len() >= WRITES_PER_BATCH {
+                break;
+            }
+            let Some(key) = self.unchecked.pop_first() else {
+                break;
+            };
+            self.compare_one(key, &mut jobs);
+        }
+        jobs
+    }
+
+    fn compare_one(&mut self, key: ResourceKey, jobs: &mut Vec<Job>) {
+        self.unwanted.remove(&key);
+        match plan(&key, &self.objects, &self.stored) {
+            Ok(Change::Nothing) => {
+                self.faults.remove(&key);
+            }
+            Ok(Change::Put { octets, was }) => jobs.push(Job {
+                key,
+                octets: Some(octets),
+                was,
+            }),
+            Ok(Change::Delete { .. }) => {
+                self.unwanted.insert(key);
+            }
+            Err(reason) => self.fault(key, reason),
+        }
+    }
+
+    fn fault(&mut self, key: ResourceKey, reason: String) {
+        if self.faults.get(&key) != Some(&reason) {
+            emit(Event::KubernetesWriteFailed {
+                resource: Text::new(named(&key)),
+                reason: Text::new(&reason),
+            });
+        }
+        self.faults.insert(key, reason);
+        let again = Instant::now() + WRITE_RETRY_MAX;
+        self.faults_at.get_or_insert(again);
+    }
+
+    /// Returns why resources may not be deleted.
+    fn hold(&self) -> Option<Held> {
+        let is_unknown =
+            |watched: &Watched| self.objects.completeness(*watched) == Completeness::Unknown;
+        let held = self.guard.held(!self.unwanted.is_empty());
+        match held {
+            None if self.guard.record().is_none() && Watched::ALL.iter().any(is_unknown) => {
+                Some(Held::Incomplete)
+            }
+            Some(Held::NoIdentity)
+                if self.objects.completeness(Watched::Namespace) == Completeness::Unknown =>
+            {
+                Some(Held::Incomplete)
+            }
+            held => held,
+        }
+    }
+
+    fn report_held(&mut self) {
+        let held = self.hold();
+        if held == self.held {
+            return;
+        }
+        match &held {
+            Some(Held::Incomplete) => {}
+            Some(reason) => emit(Event::KubernetesDeletionsHeld {
+                reason: Text::new(reason),
+                uid: self.guard.uid().map(Text::new),
+            }),
+            None => emit(Event::KubernetesDeletionsAllowed {
+                uid: Text::new(self.guard.uid().unwrap_or_default()),
+            }),
+        }
+        self.held = held;
+    }
+
+    /// Returns the record to store, if it differs from the stored one.
+    fn new_record(&self) -> Option<Bytes> {
+        let next = self.guard.next_record()?;
+        if self.guard.record() == Some(&next) {
+            return None;
+        }
+        let octets = serde_json::to_vec(&next).unwrap_or_default();
+        Some(octets.into())
+    }
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller").finish_non_exhaustive()
+    }
+}
+
+/// Waits for a request, if one runs.
+async fn finished(running: &mut Option<BoxFuture<'static, Done>>) -> Done {
+    match running {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until an instant, or forever.
+async fn at(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}

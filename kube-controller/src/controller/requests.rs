@@ -1,0 +1,207 @@
+//! The requests of the controller: writes, the record of the server, and its verification.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calico_model::ResourceKey;
+use calico_store::resources::named;
+use calico_store::{Error, Revision};
+use daemon_common::events::{Event, Text, emit};
+use tokio::time::Instant;
+
+use super::Controller;
+use crate::guard::{CONFIRMED_KEY, SERVER_KEY};
+use crate::kinds::Watched;
+use crate::limits::{WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH};
+use crate::plan::{Change, plan};
+use crate::server::{Failure, Server};
+use crate::stored::Value;
+use crate::write::{Job, Written, write_all, write_record};
+
+/// The result of a request.
+pub(super) enum Done {
+    Wrote {
+        results: Vec<(Job, Written)>,
+        record: Option<Bytes>,
+    },
+    Recorded {
+        record: Bytes,
+        confirmed: bool,
+        result: Result<Revision, Error>,
+    },
+    Verified {
+        keys: Vec<ResourceKey>,
+        result: Result<String, Failure>,
+    },
+}
+
+impl Controller {
+    /// Stores the server if it is new or confirmed, or why it is held; or deletes resources.
+    pub(super) fn confirm_or_delete(&mut self) {
+        let confirmation = self.stored.confirmation().cloned();
+        if let Some(Value { octets, revision }) = confirmation
+            && let Ok(text) = std::str::from_utf8(&octets)
+            && self.guard.confirm(text)
+        {
+            if let Some(record) = self.new_record() {
+                self.write_record(record, Some(revision));
+            }
+            return;
+        }
+        let known = self.guard.record();
+        let held = self.hold();
+        let is_new = known.is_none() && held.is_none();
+        let alarm = held.as_ref().filter(|held| held.needs_confirmation());
+        let is_news = known.is_some_and(|known| known.held.is_none()) && alarm.is_some();
+        if is_new || is_news {
+            if let Some(record) = self.new_record() {
+                self.write_record(record, None);
+            }
+        } else if held.is_none() && !self.unwanted.is_empty() {
+            self.verify();
+        }
+    }
+
+    pub(super) fn write(&mut self, jobs: Vec<Job>, record: Option<Bytes>) {
+        let store = Arc::clone(&self.store);
+        self.running = Some(Box::pin(async move {
+            let results = write_all(store, jobs, record.clone()).await;
+            Done::Wrote { results, record }
+        }));
+    }
+
+    fn write_record(&mut self, record: Bytes, confirmation: Option<Revision>) {
+        let store = Arc::clone(&self.store);
+        self.running = Some(Box::pin(async move {
+            let result = write_record(store, record.clone(), confirmation).await;
+            Done::Recorded {
+                record,
+                confirmed: confirmation.is_some(),
+                result,
+            }
+        }));
+    }
+
+    /// Asks the server for its UID, right before resources are deleted.
+    fn verify(&mut self) {
+        let keys = self.unwanted.iter().take(WRITES_PER_BATCH).cloned();
+        let keys = keys.collect();
+        let mut server = Server::new(self.access.clone());
+        self.running = Some(Box::pin(async move {
+            let path = format!("{}/{}", Watched::Namespace.path(), super::IDENTITY);
+            let read = server.read(&path).await;
+            let uid = |value: serde_json::Value| {
+                let uid = value["metadata"]["uid"].as_str();
+                uid.unwrap_or_default().to_owned()
+            };
+            Done::Verified {
+                keys,
+                result: read.map(uid),
+            }
+        }));
+    }
+
+    pub(super) fn finish(&mut self, done: Done) {
+        match done {
+            Done::Wrote { results, record } => {
+                for (job, written) in results {
+                    self.finish_write(job, written, record.as_ref());
+                }
+            }
+            Done::Recorded {
+                record,
+                confirmed,
+                result,
+            } => match result {
+                Ok(revision) => {
+                    self.recorded(record, revision);
+                    if confirmed {
+                        let key = CONFIRMED_KEY;
+                        self.stored.set(key.as_bytes(), None);
+                    }
+                    self.succeeded();
+                }
+                Err(_) => self.failed(),
+            },
+            Done::Verified { keys, result } => match result {
+                Ok(uid) if self.guard.verify(&uid) => self.delete(keys),
+                // The guard holds deletions now.
+                Ok(_) => {}
+                Err(_) => self.failed(),
+            },
+        }
+    }
+
+    /// Deletes resources that are still unwanted.
+    fn delete(&mut self, keys: Vec<ResourceKey>) {
+        let mut jobs = Vec::new();
+        for key in keys {
+            self.unwanted.remove(&key);
+            match plan(&key, &self.objects, &self.stored) {
+                Ok(Change::Delete { was }) => jobs.push(Job {
+                    key,
+                    octets: None,
+                    was,
+                }),
+                _ => {
+                    self.unchecked.insert(key);
+                }
+            }
+        }
+        let record = self.new_record();
+        if !jobs.is_empty() {
+            self.write(jobs, record);
+        }
+    }
+
+    fn finish_write(&mut self, job: Job, written: Written, record: Option<&Bytes>) {
+        match written {
+            Written::Done(revision) => {
+                self.faults.remove(&job.key);
+                match &job.octets {
+                    Some(_) => self.counts.written += 1,
+                    None => {
+                        self.counts.deleted += 1;
+                        emit(Event::KubernetesResourceDeleted {
+                            resource: Text::new(named(&job.key)),
+                        });
+                    }
+                }
+                let value = job.octets.map(|octets| Value { octets, revision });
+                self.stored.set_resource(&job.key, value);
+                if let Some(record) = record {
+                    self.recorded(record.clone(), revision);
+                }
+                self.succeeded();
+            }
+            Written::Conflict(value) => {
+                self.stored.set_resource(&job.key, value);
+                self.unchecked.insert(job.key);
+            }
+            Written::Failed(error) if error.is_transient() => {
+                self.unchecked.insert(job.key);
+                self.failed();
+            }
+            Written::Failed(error) => self.fault(job.key, error.to_string()),
+            Written::NotTried => {
+                self.unchecked.insert(job.key);
+            }
+        }
+    }
+
+    fn recorded(&mut self, octets: Bytes, revision: Revision) {
+        let key = SERVER_KEY;
+        let value = Value { octets, revision };
+        self.stored.set(key.as_bytes(), Some(value));
+        self.take_record();
+    }
+
+    const fn succeeded(&mut self) {
+        self.retry_delay = WRITE_RETRY_MIN;
+    }
+
+    fn failed(&mut self) {
+        self.retry_at = Instant::now() + self.retry_delay;
+        self.retry_delay = (self.retry_delay * 2).min(WRITE_RETRY_MAX);
+    }
+}

@@ -1,0 +1,380 @@
+//! Decides whether the controller may delete resources: only if the API server is the one that is
+//! stored, and has not lost objects.
+//!
+//! The UID of the namespace `kube-system` identifies a cluster. Together with the newest revision of
+//! each kind it is stored in the datastore. A server that was created again has another UID. One that
+//! was restored from a backup has the same UID, and older revisions. In both cases objects may be
+//! missing that no user has deleted, so deletions are held until an operator confirms the server.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kinds::Watched;
+
+/// The prefix of the controller's own keys.
+pub const KEYS_PREFIX: &str = "/cambric/kubernetes/v1/";
+
+/// The key of the [`Record`].
+pub const SERVER_KEY: &str = "/cambric/kubernetes/v1/server";
+
+/// The key with which an operator confirms a server. Its value is the UID of its `kube-system`.
+pub const CONFIRMED_KEY: &str = "/cambric/kubernetes/v1/confirmed";
+
+/// The stored identity of an API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The UID of its namespace `kube-system`.
+    pub uid: String,
+    /// The newest revision by the name of the kind.
+    #[serde(default)]
+    pub revisions: BTreeMap<String, u64>,
+    /// Why deletions are held, if they are. A restart of the controller does not change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}
+
+/// Why deletions are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Not all kinds have been listed yet.
+    Incomplete,
+    /// The server has no namespace `kube-system`.
+    NoIdentity,
+    /// No server was confirmed before, and resources would be deleted.
+    Unconfirmed,
+    /// The server has another UID.
+    OtherServer,
+    /// A list is older than a known one.
+    OlderRevision {
+        /// The kind.
+        watched: Watched,
+        /// The revision of the list.
+        found: u64,
+        /// The known one.
+        known: u64,
+    },
+    /// The reason is that of an earlier run.
+    Earlier(String),
+    /// The record in the datastore is invalid.
+    InvalidRecord,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete => f.write_str("not all kinds have been listed yet"),
+            Self::NoIdentity => f.write_str("the API server has no namespace kube-system"),
+            Self::Unconfirmed => {
+                f.write_str("no API server was confirmed yet, and resources would be deleted")
+            }
+            Self::OtherServer => {
+                f.write_str("the API server is another one: its kube-system has another UID")
+            }
+            Self::OlderRevision {
+                watched,
+                found,
+                known,
+            } => write!(
+                f,
+                "the API server was restored: {watched} list of revision {found}, known {known}"
+            ),
+            Self::Earlier(reason) => f.write_str(reason),
+            Self::InvalidRecord => write!(f, "the value of {SERVER_KEY} is invalid"),
+        }
+    }
+}
+
+impl Held {
+    /// Returns whether an operator must confirm the server.
+    pub const fn needs_confirmation(&self) -> bool {
+        !matches!(self, Self::Incomplete | Self::NoIdentity)
+    }
+}
+
+/// The state of the server, and the record of it.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// The UID of `kube-system` in the present list of namespaces.
+    uid: Option<String>,
+    /// The newest revision of each kind that was read in this run.
+    revisions: BTreeMap<Watched, u64>,
+    /// The record in the datastore; `None` while there is none.
+    record: Option<Record>,
+    /// Why deletions are held until a confirmation.
+    alarm: Option<Held>,
+}
+
+impl Guard {
+    /// Sets the record that is stored, or the invalid value.
+    pub fn set_record(&mut self, value: Option<&[u8]>) {
+        let Some(value) = value else {
+            self.record = None;
+            return;
+        };
+        match serde_json::from_slice::<Record>(value) {
+            Ok(record) => {
+                if let (Some(reason), None) = (&record.held, &self.alarm) {
+                    self.alarm = Some(Held::Earlier(reason.clone()));
+                }
+                self.record = Some(record);
+                self.compare_all();
+            }
+            Err(_) => self.alarm = Some(Held::InvalidRecord),
+        }
+    }
+
+    /// Sets the UID of `kube-system`, after each change of the namespaces.
+    pub fn set_uid(&mut self, uid: Option<&str>) {
+        self.uid = uid.map(str::to_owned);
+        self.compare_all();
+    }
+
+    /// Records the revision of a list.
+    pub fn listed(&mut self, watched: Watched, revision: u64) {
+        let known = self.known(watched);
+        if revision < known {
+            self.raise(Held::OlderRevision {
+                watched,
+                found: revision,
+                known,
+            });
+        }
+        self.revisions.insert(watched, revision);
+    }
+
+    /// Records the revision of an event.
+    pub fn reached(&mut self, watched: Watched, revision: u64) {
+        let newest = self.revisions.entry(watched).or_default();
+        *newest = revision.max(*newest);
+    }
+
+    /// Returns the newest known revision of a kind.
+    fn known(&self, watched: Watched) -> u64 {
+        let record = self.record.as_ref();
+        let stored = record.and_then(|record| record.revisions.get(watched.name()));
+        let read = self.revisions.get(&watched);
+        stored.max(read).copied().unwrap_or_default()
+    }
+
+    /// Keeps the first reason. That the server is another one explains its older revisions.
+    fn raise(&mut self, alarm: Held) {
+        let is_better = match (&self.alarm, &alarm) {
+            (None, _) => true,
+            (Some(Held::OlderRevision { .. }), Held::OtherServer) => true,
+            (Some(_), _) => false,
+        };
+        if is_better {
+            self.alarm = Some(alarm);
+        }
+    }
+
+    fn compare_all(&mut self) {
+        let Some(record) = self.record.clone() else {
+            return;
+        };
+        if self.uid.as_ref().is_some_and(|uid| *uid != record.uid) {
+            self.raise(Held::OtherServer);
+        }
+        for (watched, found) in self.revisions.clone() {
+            let known = record.revisions.get(watched.name()).copied();
+            if let Some(known) = known.filter(|known| found < *known) {
+                self.raise(Held::OlderRevision {
+                    watched,
+                    found,
+                    known,
+                });
+            }
+        }
+    }
+
+    /// Returns why nothing may be deleted now. `would_delete`: whether there is anything to delete.
+    pub fn held(&self, would_delete: bool) -> Option<Held> {
+        match (&self.alarm, &self.uid, &self.record) {
+            (Some(alarm), _, _) => Some(alarm.clone()),
+            (None, None, _) => Some(Held::NoIdentity),
+            (None, Some(_), None) if would_delete => Some(Held::Unconfirmed),
+            (None, Some(_), _) => None,
+        }
+    }
+
+    /// Returns whether a server with this UID is the known one. It is asked again before a deletion.
+    pub fn verify(&mut self, uid: &str) -> bool {
+        let is_known = self.record.as_ref().is_some_and(|known| known.uid == uid);
+        if !is_known && self.record.is_some() {
+            self.raise(Held::OtherServer);
+        }
+        is_known
+    }
+
+    /// Returns the UID of the server that can be confirmed.
+    pub fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    /// Accepts the present server, if the text of an operator names it. Returns whether it does.
+    pub fn confirm(&mut self, text: &str) -> bool {
+        let names = |uid: &String| *uid == text.trim();
+        if !self.uid.as_ref().is_some_and(names) {
+            return false;
+        }
+        self.alarm = None;
+        self.record = None;
+        true
+    }
+
+    /// Returns the record to store: that of the present server. While deletions are held, it is the
+    /// stored one with the reason.
+    pub fn next_record(&self) -> Option<Record> {
+        if let (Some(alarm), Some(record)) = (&self.alarm, &self.record) {
+            return Some(Record {
+                held: Some(alarm.to_string()),
+                ..record.clone()
+            });
+        }
+        if self.alarm.is_some() {
+            return None;
+        }
+        let uid = self.uid.clone()?;
+        let known = |watched: &Watched| (watched.name().to_owned(), self.known(*watched));
+        Some(Record {
+            uid,
+            revisions: Watched::ALL.iter().map(known).collect(),
+            held: None,
+        })
+    }
+
+    /// Returns the stored record.
+    pub const fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the guard of a known server with policies of revision 200.
+    fn known() -> Guard {
+        let mut guard = Guard::default();
+        guard.set_record(Some(
+            br#"{"uid": "a", "revisions": {"NetworkPolicy": 200}}"#,
+        ));
+        guard
+    }
+
+    fn stored(guard: &Guard) -> Vec<u8> {
+        serde_json::to_vec(&guard.next_record().expect("a record")).expect("JSON")
+    }
+
+    #[test]
+    fn known_server_may_delete() {
+        let mut guard = known();
+        assert_eq!(guard.held(true), Some(Held::NoIdentity));
+        guard.set_uid(Some("a"));
+        guard.listed(Watched::NetworkPolicy, 200);
+        assert_eq!(guard.held(true), None);
+        assert!(guard.verify("a"));
+        guard.reached(Watched::NetworkPolicy, 210);
+        guard.listed(Watched::NetworkPolicy, 210);
+        assert_eq!(guard.held(true), None);
+        assert_eq!(
+            guard.next_record().expect("a record").revisions["NetworkPolicy"],
+            210
+        );
+    }
+
+    #[test]
+    fn first_server_is_confirmed_unless_it_would_delete() {
+        let mut guard = Guard::default();
+        guard.set_uid(Some("a"));
+        assert_eq!(guard.held(false), None);
+        assert_eq!(guard.held(true), Some(Held::Unconfirmed));
+        assert!(!guard.verify("a"), "nothing is known yet");
+        assert!(guard.confirm("a\n"));
+        guard.set_record(Some(&stored(&guard)));
+        assert_eq!(guard.held(true), None);
+    }
+
+    #[test]
+    fn other_server_is_held_until_it_is_confirmed() {
+        let mut guard = known();
+        guard.set_uid(Some("b"));
+        assert_eq!(guard.held(true), Some(Held::OtherServer));
+        let record = guard.next_record().expect("a record");
+        assert_eq!(record.uid, "a");
+        assert!(record.held.is_some());
+        assert!(!guard.confirm("a") && !guard.confirm(""));
+        assert!(guard.held(true).is_some());
+        assert!(guard.confirm("b"));
+        guard.set_record(Some(&stored(&guard)));
+        assert_eq!(guard.held(true), None);
+        assert!(guard.verify("b") && !guard.verify("a"));
+        assert_eq!(guard.held(true), Some(Held::OtherServer));
+    }
+
+    #[test]
+    fn older_list_is_held_also_after_a_restart() {
+        let older = Held::OlderRevision {
+            watched: Watched::NetworkPolicy,
+            found: 150,
+            known: 200,
+        };
+        // In both orders: the record may be read first, or the list.
+        let mut guard = known();
+        guard.set_uid(Some("a"));
+        guard.listed(Watched::NetworkPolicy, 150);
+        assert_eq!(guard.held(true), Some(older.clone()));
+        let mut late = Guard::default();
+        late.set_uid(Some("a"));
+        late.listed(Watched::NetworkPolicy, 150);
+        late.set_record(Some(
+            br#"{"uid": "a", "revisions": {"NetworkPolicy": 200}}"#,
+        ));
+        assert_eq!(late.held(true), Some(older));
+        // The server has grown beyond the known revision when the controller starts again.
+        let mut restarted = Guard::default();
+        restarted.set_record(Some(&stored(&guard)));
+        restarted.set_uid(Some("a"));
+        restarted.listed(Watched::NetworkPolicy, 500);
+        assert!(matches!(restarted.held(true), Some(Held::Earlier(_))));
+        assert!(restarted.confirm("a"));
+        restarted.set_record(Some(&stored(&restarted)));
+        assert_eq!(restarted.held(true), None);
+    }
+
+    #[test]
+    fn older_list_within_a_run_is_held_without_a_record() {
+        let mut guard = Guard::default();
+        guard.set_uid(Some("a"));
+        guard.listed(Watched::Pod, 90);
+        guard.reached(Watched::Pod, 100);
+        guard.listed(Watched::Pod, 95);
+        assert!(matches!(
+            guard.held(false),
+            Some(Held::OlderRevision { known: 100, .. })
+        ));
+        assert_eq!(guard.next_record(), None);
+    }
+
+    #[test]
+    fn server_without_identity_cannot_be_confirmed() {
+        let mut guard = known();
+        guard.set_uid(None);
+        assert_eq!(guard.held(true), Some(Held::NoIdentity));
+        assert!(!guard.confirm(""));
+        assert!(!Held::NoIdentity.needs_confirmation());
+    }
+
+    #[test]
+    fn invalid_record_is_held() {
+        let mut guard = Guard::default();
+        guard.set_record(Some(b"x"));
+        guard.set_uid(Some("a"));
+        assert_eq!(guard.held(true), Some(Held::InvalidRecord));
+        assert_eq!(guard.next_record(), None);
+        assert!(guard.confirm("a"));
+        assert_eq!(guard.held(false), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! The kinds of objects that the controller reads.
+
+use std::fmt;
+
+use calico_kubernetes::{
+    ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, NAMESPACE_PREFIX, POLICY_PREFIX, is_owned,
+};
+use calico_model::{Kind, ResourceKey};
+
+/// A kind of objects in the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watched {
+    /// Namespaces.
+    Namespace,
+    /// Service accounts.
+    ServiceAccount,
+    /// Policies of a namespace.
+    NetworkPolicy,
+    /// Policies of the cluster, which not every server has.
+    ClusterNetworkPolicy,
+    /// Nodes.
+    Node,
+    /// Pods.
+    Pod,
+}
+
+/// The kinds of resources with names that belong to the controller, by the prefix of these names.
+const OWNED: [(Kind, &str, Watched); 5] = [
+    (Kind::Profile, NAMESPACE_PREFIX, Watched::Namespace),
+    (Kind::Profile, ACCOUNT_PREFIX, Watched::ServiceAccount),
+    (Kind::NetworkPolicy, POLICY_PREFIX, Watched::NetworkPolicy),
+    (
+        Kind::GlobalNetworkPolicy,
+        ADMIN_PREFIX,
+        Watched::ClusterNetworkPolicy,
+    ),
+    (
+        Kind::GlobalNetworkPolicy,
+        BASELINE_PREFIX,
+        Watched::ClusterNetworkPolicy,
+    ),
+];
+
+impl Watched {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [
+        Self::Namespace,
+        Self::ServiceAccount,
+        Self::NetworkPolicy,
+        Self::ClusterNetworkPolicy,
+        Self::Node,
+        Self::Pod,
+    ];
+
+    /// Returns its name, as in the field `kind` of an object.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::ServiceAccount => "ServiceAccount",
+            Self::NetworkPolicy => "NetworkPolicy",
+            Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+        }
+    }
+
+    /// Returns the path of the list of all its objects.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Namespace => "/api/v1/namespaces",
+            Self::ServiceAccount => "/api/v1/serviceaccounts",
+            Self::NetworkPolicy => "/apis/networking.k8s.io/v1/networkpolicies",
+            Self::ClusterNetworkPolicy => {
+                "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+            }
+            Self::Node => "/api/v1/nodes",
+            Self::Pod => "/api/v1/pods",
+        }
+    }
+
+    /// Returns whether a server may lack the kind.
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Self::ClusterNetworkPolicy)
+    }
+
+    /// Returns whether its objects have a namespace.
+    pub const fn is_namespaced(self) -> bool {
+        matches!(self, Self::ServiceAccount | Self::NetworkPolicy | Self::Pod)
+    }
+
+    /// Returns the kind of the objects that such a resource belongs to; `None` for a resource of
+    /// another writer.
+    pub fn owner_of(key: &ResourceKey) -> Option<Self> {
+        let owns = |(kind, prefix, _): &&(Kind, &str, Self)| {
+            key.kind() == *kind && is_owned(prefix, key.name())
+        };
+        OWNED.iter().find(owns).map(|(_, _, watched)| *watched)
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_of_other_writers_have_no_owner() {
+        let owner = |kind, namespace, name| {
+            Watched::owner_of(&ResourceKey::new(kind, namespace, name).expect("a key"))
+        };
+        let namespace = Some("prod");
+        for (kind, namespace, name, wanted) in [
+            (Kind::Profile, None, "kns.prod", Some(Watched::Namespace)),
+            (
+                Kind::Profile,
+                None,
+                "ksa.prod.web",
+                Some(Watched::ServiceAccount),
+            ),
+            (Kind::Profile, None, "openstack-sg-1", None),
+            (
+                Kind::NetworkPolicy,
+                namespace,
+                "knp.default.web",
+                Some(Watched::NetworkPolicy),
+            ),
+            (Kind::NetworkPolicy, namespace, "web", None),
+            (
+                Kind::GlobalNetworkPolicy,
+                None,
+                "kcnp.kube-admin.x",
+                Some(Watched::ClusterNetworkPolicy),
+            ),
+            (Kind::GlobalNetworkPolicy, None, "knp.default.web", None),
+            (Kind::Node, None, "kns.prod", None),
+        ] {
+            assert_eq!(owner(kind, namespace, name), wanted, "{name}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The controller of Kubernetes, as a library with a thin `main`.
+//!
+//! [`Reader`]s list and watch the objects of each [`Watched`] kind in the API server, and convert them.
+//! [`Objects`] has their resources. [`Stored`] is the content of the datastore. [`plan`] compares both,
+//! without I/O, and returns the change of one resource. [`Guard`] decides whether the server may
+//! delete resources. The daemon connects them.
+
+mod config;
+mod controller;
+mod daemon;
+mod guard;
+mod kinds;
+pub mod limits;
+mod object;
+mod objects;
+mod pace;
+mod plan;
+mod reader;
+mod report;
+mod server;
+mod stored;
+mod write;
+
+pub use config::Config;
+pub use controller::{Controller, Counts, Input};
+pub use daemon::{DaemonError, run};
+pub use guard::{CONFIRMED_KEY, Guard, Held, KEYS_PREFIX, Record, SERVER_KEY};
+pub use kinds::Watched;
+pub use object::{Object, ObjectId, Wanted};
+pub use objects::{Completeness, Objects, Touched};
+pub use plan::{Change, plan};
+pub use reader::{News, Reader};
+pub use report::DAEMON;
+pub use server::{Access, AccessError, Failure, Server, Trust};
+pub use stored::{Part, Stored, Value};

@@ -1,0 +1,135 @@
+//! The answers to operators.
+
+use calico_store::resources::named;
+use daemon_common::daemon::resident_kib;
+use daemon_common::events;
+use daemon_common::report::{Fact, Limit, Limits, Status, StoreFigures};
+
+use crate::config::Config;
+use crate::controller::Controller;
+use crate::guard::CONFIRMED_KEY;
+use crate::kinds::Watched;
+use crate::limits::{NOTES_MAX, OBJECTS_OF_KIND_MAX};
+use crate::objects::Completeness;
+
+/// The name of the program.
+pub const DAEMON: &str = "cambric-kube";
+
+/// Returns the state in one line.
+pub(crate) fn summary(controller: &Controller) -> String {
+    let counts = controller.counts;
+    let deletions = match &controller.held {
+        None => "",
+        Some(_) => ", deletions held",
+    };
+    format!(
+        "{} written, {} deleted{deletions}",
+        counts.written, counts.deleted
+    )
+}
+
+pub(crate) fn status(controller: &Controller, config: &Config) -> Status {
+    let log = daemon_common::log::figures();
+    let mut notes = notes(controller);
+    notes.extend(log.note());
+    let mut facts = vec![fact("API server", config.access.authority())];
+    facts.extend(Watched::ALL.map(|watched| of_kind(controller, watched)));
+    facts.push(fact("written", controller.counts.written.to_string()));
+    facts.push(fact("deleted", controller.counts.deleted.to_string()));
+    facts.push(fact("to delete", controller.unwanted.len().to_string()));
+    let known = controller.guard.record().map(|record| record.uid.clone());
+    facts.push(fact("known server", known.unwrap_or_default()));
+    let away = !controller.status.is_available();
+    Status {
+        daemon: DAEMON.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        resident_kib: resident_kib(),
+        ready: controller.is_settled() && controller.held.is_none(),
+        waiting_for: waiting_for(controller),
+        notes,
+        config: config.path.display().to_string(),
+        facts,
+        log: Some(log.into()),
+        store: Some(Box::new(StoreFigures {
+            in_sync: controller.status.name() == "in-sync",
+            away: away && controller.status.unready().is_none(),
+            unready: controller.status.unready().is_some(),
+            revision: controller.follower.revision().map(|revision| revision.0),
+            answered_s: controller.follower.last_answer().map(|ago| ago.as_secs()),
+            ..StoreFigures::default()
+        })),
+        ..Status::default()
+    }
+}
+
+fn fact(name: &str, value: String) -> Fact {
+    Fact {
+        name: name.to_owned(),
+        value,
+    }
+}
+
+fn of_kind(controller: &Controller, watched: Watched) -> Fact {
+    let count = controller.objects.count(watched);
+    let state = match controller.objects.completeness(watched) {
+        Completeness::Unknown => "not listed",
+        Completeness::Complete => "complete",
+        Completeness::Missing => "the server does not have this kind",
+    };
+    fact(watched.name(), format!("{count}, {state}"))
+}
+
+fn waiting_for(controller: &Controller) -> Vec<String> {
+    let mut all = Vec::new();
+    for watched in Watched::ALL {
+        if controller.objects.completeness(watched) == Completeness::Unknown {
+            all.push(format!("the list of {watched} objects"));
+        }
+    }
+    let left = controller.unchecked.len();
+    if left > 0 {
+        all.push(format!("the comparison of {left} resources"));
+    }
+    all
+}
+
+/// Returns what an operator should know, at most [`NOTES_MAX`] of each sort.
+fn notes(controller: &Controller) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(held) = &controller.held {
+        let mut note = format!("nothing is deleted: {held}");
+        if let Some(uid) = controller.guard.uid().filter(|_| held.needs_confirmation()) {
+            note.push_str(&format!(
+                "; confirm this server with: etcdctl put {CONFIRMED_KEY} {uid}"
+            ));
+        }
+        notes.push(note);
+    }
+    if controller.stored.confirmation().is_some() {
+        notes.push(format!(
+            "{CONFIRMED_KEY} does not name this server; it is ignored"
+        ));
+    }
+    for (watched, failure) in &controller.failures {
+        notes.push(format!("{watched}: {failure}"));
+    }
+    let faults = controller.faults.iter().take(NOTES_MAX);
+    notes.extend(faults.map(|(key, reason)| format!("{}: {reason}", named(key))));
+    let reports = controller.objects.reports().take(NOTES_MAX);
+    notes.extend(reports.map(ToString::to_string));
+    notes.extend(controller.follower.troubles());
+    notes
+}
+
+pub(crate) fn limits(controller: &Controller) -> Limits {
+    let further = "a longer list is rejected, and nothing of the kind is deleted";
+    let of_kind = Watched::ALL.map(|watched| {
+        let count = controller.objects.count(watched) as u64;
+        let name = format!("{watched} objects");
+        Limit::new(&name, OBJECTS_OF_KIND_MAX as u64, further).used(count)
+    });
+    let mut limits = of_kind.to_vec();
+    limits.extend(events::limits());
+    Limits { limits }
+}
