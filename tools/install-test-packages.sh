@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what `make test` needs from Debian: foreign BGP daemons, etcd, container runtimes with
 # the reference CNI plugins, Neutron with its database, server and client of DHCP, decoders, systemd
-# for the hosts that packages are installed in, and a C++ compiler for libFuzzer.
+# for the hosts that packages are installed in, kubectl, and a C++ compiler for libFuzzer.
 #
 # Only what is missing, and only as root; otherwise lists in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
@@ -28,6 +28,7 @@ gobgp gobgpd
 gobgpd gobgpd
 ip iproute2
 iptables iptables
+kubectl kubernetes-client
 nft nftables
 mariadb mariadb-client-core
 mariadbd mariadb-server-core

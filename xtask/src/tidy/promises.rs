@@ -30,6 +30,7 @@ const AREAS: &[&str] = &[
     "Datastore",
     "Felix",
     "Workloads",
+    "Kubernetes",
 ];
 
 /// Begins a promise's comment.

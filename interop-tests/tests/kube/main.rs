@@ -1,0 +1,8 @@
+//! The controller of Kubernetes, and the API server of the tests. No namespaces of the kernel.
+
+mod failures;
+mod guarded;
+mod kubectl;
+mod rig;
+mod server;
+mod written;
