@@ -396,6 +396,13 @@ impl Container {
         Self { args, ..self }
     }
 
+    /// Makes it the sandbox of a pod in namespace `prod` with the arguments of the kubelet: neither labels
+    /// nor a service account.
+    pub(crate) fn of_kubelet(self, name: &str) -> Self {
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME={name}");
+        Self { args, ..self }
+    }
+
     /// Returns the host of a container that can send pings.
     pub(crate) fn host(&self) -> &Host {
         self.host.as_ref().expect("namespaces")

@@ -6,6 +6,7 @@ mod again;
 mod chosen;
 mod collected;
 mod host;
+mod kubernetes;
 mod policed;
 mod roles;
 mod runtime;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::host::{Container, Node, addresses, on_a_host};
 
 /// The ports of the server.
-const PORTS: [u16; 2] = [80, 81];
+pub(crate) const PORTS: [u16; 2] = [80, 81];
 
 /// How long to wait for an answer where none is expected; dropped packets are counted.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -32,13 +32,18 @@ fn policy(port: u16) -> Value {
 }
 
 /// Listeners of both families in a container; the kernel accepts for them.
-fn listen(server: &Container) -> Vec<TcpListener> {
+pub(crate) fn listen(server: &Container) -> Vec<TcpListener> {
     let ports = PORTS.into_iter();
     let listen = || ports.map(|port| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap());
     server.host().run(|| listen().collect()).unwrap()
 }
 
-fn connect(from: &Container, to: IpAddr, port: u16, within: Duration) -> io::Result<TcpStream> {
+pub(crate) fn connect(
+    from: &Container,
+    to: IpAddr,
+    port: u16,
+    within: Duration,
+) -> io::Result<TcpStream> {
     let to = SocketAddr::new(to, port);
     let connect = || TcpStream::connect_timeout(&to, within);
     from.host().run(connect).unwrap()
@@ -60,7 +65,7 @@ async fn dropped(node: &Node) -> u64 {
 
 /// Waits until the client cannot connect to a port because its packets are dropped. `open` states
 /// whether it could connect before; a missing answer alone is no proof.
-async fn is_cut_off(node: &Node, from: &Container, to: IpAddr, port: u16, open: bool) {
+pub(crate) async fn is_cut_off(node: &Node, from: &Container, to: IpAddr, port: u16, open: bool) {
     let what = format!("packets to {to} port {port} are dropped");
     until::<(), Error>(PATIENCE, &what, async || {
         let before = dropped(node).await;
