@@ -315,7 +315,9 @@ fn refused(command: &HostCommand, reason: &str) -> HostEvent {
         HostCommand::DeleteTunnelEntry(entry) => {
             HostEvent::TunnelEntryDeleted(entry, Err(failed()))
         }
-        HostCommand::Offload(_) => HostEvent::Offloaded(Err(failed())),
+        HostCommand::Offload(_) => HostEvent::Offloaded(Err(failed()), false),
+        HostCommand::ConfigureIpip(_) => HostEvent::IpipConfigured(Err(failed())),
+        HostCommand::ReleaseIpip(_) => HostEvent::IpipReleased(Err(failed())),
         late @ (HostCommand::ListConnections { .. }
         | HostCommand::CutConnections { .. }
         | HostCommand::Forget(_)) => panic!("{late:?} is answered later"),
