@@ -81,8 +81,8 @@ impl Notifications {
         })
     }
 
-    /// Leaves the group. Without any member of it, the kernel does not build notifications. Those in
-    /// the queue can still be read.
+    /// Leaves the group. Without any member of it, the kernel does not build notifications. The queue can
+    /// still be read.
     ///
     /// # Errors
     ///

@@ -5,21 +5,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use netlink::nftables::{self, ERESTART, OpenError, generation, inet};
+use netlink::nftables::{self, ERESTART, OpenError, generation};
 use netlink::{Refused, Requests, Row, listing};
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
-use super::encode::{Encoding, Message, arp, messages};
+use super::encode::arp;
 use super::follow::{Follower, after, is_later};
 use super::listing::{Listing, table, table_of};
 use super::record::{self, Digest, Record};
 use crate::agent::Checked;
-use crate::limits::{
-    FOLLOW_ALL_FOR, FOLLOWED_ELEMENTS_MAX, NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS,
-};
-use crate::render::{Change, IN_ARP, TABLE, rule_text};
+use crate::limits::{NOTIFICATION_BUFFER_OCTETS, TRANSACTION_ATTEMPTS};
+use crate::render::{Change, IN_ARP, TABLE};
 
 mod tables;
+mod transaction;
 
 /// Why the rules are not in effect.
 #[derive(Debug, thiserror::Error)]
@@ -81,15 +80,6 @@ enum Known {
     Followed,
     /// Another program changed the own table.
     Changed,
-}
-
-/// A transaction that was carried out.
-#[derive(Clone, Copy, Debug)]
-struct Made {
-    /// The generation that it created.
-    generation: u32,
-    /// Another transaction came directly after it, and is unknown.
-    is_doubtful: bool,
 }
 
 /// Messages that were read to know the state of the table.
@@ -302,82 +292,6 @@ impl Rules {
         Ok(())
     }
 
-    /// Carries steps out in one transaction, on the generation that `on` returns. Returns `None` if `on`
-    /// returns none.
-    fn transact(
-        &mut self,
-        steps: &[Change],
-        on: impl Fn(&mut Self) -> Result<Option<u32>, Refused>,
-    ) -> Result<Option<Made>, RulesError> {
-        let mut attempts = TRANSACTION_ATTEMPTS;
-        let elements = steps.iter().map(Change::elements);
-        let is_large = elements.sum::<usize>() > FOLLOWED_ELEMENTS_MAX;
-        let is_busy = self.follow_all_until.is_some_and(|at| Instant::now() < at);
-        loop {
-            let Some(generation) = on(self)? else {
-                return Ok(None);
-            };
-            attempts -= 1;
-            let is_first = attempts + 1 == TRANSACTION_ATTEMPTS;
-            let (sent, is_doubtful) = match is_large && !is_busy && is_first {
-                true => self.send_unheard(steps, generation),
-                false => (self.send(steps, generation), false),
-            };
-            if is_doubtful {
-                self.follow_all_until = Some(Instant::now() + FOLLOW_ALL_FOR);
-            }
-            match sent {
-                Ok(()) => {
-                    self.transactions += 1;
-                    (self.has_record, self.needs_record) = (false, true);
-                    (self.listing, self.unexplained) = (None, None);
-                    self.abort();
-                    return Ok(Some(Made {
-                        generation: after(generation),
-                        is_doubtful,
-                    }));
-                }
-                // Another program's transaction came in between.
-                Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {
-                    self.pass(generation);
-                }
-                Err(error) => {
-                    self.is_doubtful |= is_doubtful;
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// Carries steps out in one transaction while the follower does not listen: the kernel needs longer
-    /// to build the notification of an element than to add it. Returns also whether another
-    /// transaction came directly before or after it, which is unknown then.
-    fn send_unheard(
-        &mut self,
-        steps: &[Change],
-        generation: u32,
-    ) -> (Result<(), RulesError>, bool) {
-        self.follower.leave();
-        let sent = self.send(steps, generation);
-        let listens = self.follower.rejoin();
-        let known = match &sent {
-            Ok(()) => after(generation),
-            Err(_) => generation,
-        };
-        // A transaction after this request is followed.
-        let now = self.generation();
-        (sent, !listens || now != Ok(known))
-    }
-
-    /// Reads the notifications, after a transaction on this generation was rejected because there is a
-    /// later one. Its notifications are in the queue; without them there is a gap.
-    fn pass(&mut self, generation: u32) {
-        self.look();
-        if !is_later(self.follower.generation(), generation) {
-            self.is_doubtful = true;
-        }
-    }
-
     /// Reads the notifications.
     fn look(&mut self) {
         self.follower.read();
@@ -572,21 +486,6 @@ impl Rules {
         })
     }
 
-    fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {
-        let mut encoding = Encoding::new(self.is_owner);
-        let parts = steps.iter().map(|step| messages(step, &mut encoding));
-        let removal = || record::removal().into_iter();
-        let removal = || removal().map(|(message, flags)| (inet(message), flags));
-        let removal = self.has_record.then(|| removal().collect::<Vec<Message>>());
-        let parts = parts.chain(removal);
-        let sent = nftables::transact_families(&mut self.requests, generation, parts);
-        sent.map_err(|(at, cause)| {
-            let step = at.and_then(|at| steps.get(at));
-            let step = step.map_or_else(|| "commit".into(), describe);
-            RulesError::Step { step, cause }
-        })
-    }
-
     fn generation(&mut self) -> Result<u32, Refused> {
         generation(&mut self.requests)
     }
@@ -607,23 +506,5 @@ impl Rules {
         };
         rows.retain(|row| table_of(row).as_deref() == Some(TABLE));
         Ok(rows)
-    }
-}
-
-fn describe(step: &Change) -> String {
-    match step {
-        Change::AddTable => format!("make table inet {TABLE}"),
-        Change::DeleteTable => format!("replace table inet {TABLE}"),
-        Change::AddChain(name, _) => format!("make chain {name}"),
-        Change::AddSet(name, kind) => format!("make set {name} of {kind}"),
-        Change::FlushChain(name) => format!("empty chain {name}"),
-        Change::AddRule(chain, rule) => {
-            format!("add to chain {chain} the rule '{}'", rule_text(rule))
-        }
-        Change::AddElements(set, ..) => format!("add elements to {set}"),
-        Change::DeleteElements(set, ..) => format!("remove elements from {set}"),
-        Change::DeleteChain(name) => format!("remove chain {name}"),
-        Change::DeleteSet(name) => format!("remove set {name}"),
-        Change::RemoveBoot => "remove the tables of the boot".into(),
     }
 }
