@@ -155,7 +155,8 @@ fn has_all(held: &Ruleset, rule: &Rule) -> bool {
     let has_set = |one: &Match| match one {
         Match::InSet(_, _, set, _)
         | Match::PortIn(_, _, set, _)
-        | Match::EndpointPortIn(_, _, set, _) => held.sets.contains_key(set),
+        | Match::EndpointPortIn(_, _, set, _)
+        | Match::OverLimit(_, set) => held.sets.contains_key(set),
         Match::Family(_)
         | Match::Protocol(..)
         | Match::InNet(..)

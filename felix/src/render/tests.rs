@@ -388,6 +388,35 @@ fn new_set_of_ranges_is_written_before_its_rules() {
     assert_eq!(preparation(&held, &wanted, &rest, 1000), None);
 }
 
+#[test]
+fn chains_that_report_are_prepared_as_others_are() {
+    let prepared = |log: Option<PacketLog>| {
+        let mut inputs = inputs();
+        inputs.frame.records_are_limited = log.is_some();
+        let old = render(&inputs);
+        for n in 0..100 {
+            let tcp = vec![Match::Protocol(TCP, Is::Yes)];
+            let mut rules = vec![build::counted(tcp, Verdict::Accept, "ingress[0]")];
+            flows::of_rules(log, Direction::Ingress, "pi-x", &mut rules);
+            let chain = Chain { hook: None, rules };
+            inputs.chains.insert(format!("pi-{n}"), Arc::new(chain));
+        }
+        let wanted = render(&inputs);
+        let (mut held, mut rest) = (old.clone(), Touched::between(&old, &wanted));
+        let mut transactions = 0;
+        while prepare(&mut held, &wanted, &mut rest, 10).is_some() {
+            transactions += 1;
+        }
+        transactions
+    };
+    let log = PacketLog {
+        group: 80,
+        records_per_second: 10,
+    };
+    // A chain weighs 2 without the limit, and 3 with it; the last 10 chains are not prepared.
+    assert_eq!([prepared(None), prepared(Some(log))], [18, 23]);
+}
+
 /// Copies the touched parts of `wanted` key by key: a difference that is not among them stays.
 pub(crate) fn copy(held: &mut Ruleset, wanted: &Ruleset, touched: &Touched) {
     for name in &touched.chains {
