@@ -23,7 +23,7 @@ use fib_sync::Tunnel;
 
 use super::assembly::Part;
 use super::build::{EndpointRules, Frame, chain, counted, dispatch_prefixes, rule};
-use super::guard::NODES;
+use super::guard::{GUARD_INPUT, NODES};
 use super::outgoing::INSIDE;
 use super::ruleset::{
     Action, Chain, End, Family, Is, Key, Match, Rule, Ruleset, Side, Value, Verdict,
@@ -187,10 +187,14 @@ pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
 
 /// Returns whether a packet filter accepts IP in IP to the host from nodes only.
 pub(crate) fn guards_ipip(rules: &Ruleset) -> bool {
-    let chains = rules.chains.values();
-    let mut rules = chains.flat_map(|chain| &chain.rules);
+    // No other chain has the rule, and the others are as many as the endpoints.
+    let Some(chain) = rules.chains.get(GUARD_INPUT) else {
+        return false;
+    };
     let goto = Action::Verdict(Verdict::Goto(TO_HOST.into()));
-    rules.any(|rule| rule.action == goto && rule.matches.contains(&Match::Protocol(IPIP, Is::Yes)))
+    let ipip = Match::Protocol(IPIP, Is::Yes);
+    let mut rules = chain.rules.iter();
+    rules.any(|rule| rule.action == goto && rule.matches.contains(&ipip))
 }
 
 /// Tunnel packets of the fabric of one encapsulation.
@@ -359,6 +363,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn ipip_is_guarded_by_a_rule_of_the_chain_for_the_host_only() {
+        let settings = Encapsulation {
+            ipip: true,
+            ..Encapsulation::default()
+        };
+        let guarded = |name: &str| {
+            let chain = Arc::new(Chain {
+                hook: None,
+                rules: to_host(settings),
+            });
+            let chains = [(name.to_owned(), chain)].into();
+            guards_ipip(&Ruleset {
+                chains,
+                ..Ruleset::default()
+            })
+        };
+        assert!(guarded(GUARD_INPUT));
+        assert!(!guarded("cali1"));
+        assert!(!guards_ipip(&Ruleset::default()));
+    }
 
     #[test]
     fn tunnel_of_fabric_has_its_name_kind_and_port() {

@@ -62,6 +62,8 @@ const CLOSED: &str = "control-closed";
 pub(super) const ARP_SOURCES: &str = "arp/sources";
 /// The set of the interfaces of endpoints with further source addresses.
 pub(super) const ARP_SPOOFING: &str = "arp/spoofing";
+/// The chain of packets to the host, before all others.
+pub(super) const GUARD_INPUT: &str = "guard-input";
 const ARP_RATES: &str = "arp/rates";
 const ARP_SENDER: &str = "arp/workload";
 const FRAGMENTS: &str = "workload-fragments";
@@ -263,7 +265,7 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     [
         base("guard", Hook::Guard, enter(RAW)),
         base("guard-forward", Hook::GuardForward, through),
-        base("guard-input", Hook::GuardInput, all),
+        base(GUARD_INPUT, Hook::GuardInput, all),
         chain(RAW, raw),
         icmp_errors(),
         chain(FORWARD, forward),
