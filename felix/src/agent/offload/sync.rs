@@ -79,8 +79,10 @@ impl OffloadSync {
         let is_other = self.table.keys().any(|name| !is_eligible(name));
         let mut joins = next.iter();
         let joins = joins.any(|(name, index)| self.table.get(name) != Some(&Some(*index)));
-        // Without a table, no connection is offloaded.
-        let is_older = self.commits != wanted.commits && self.may_exist && !next.is_empty();
+        // Without a table, no connection is offloaded. Interfaces of the table that wait for their return
+        // are not among the next ones.
+        let has_table = self.may_exist && !self.table.is_empty();
+        let is_older = self.commits != wanted.commits && has_table;
         if is_other || joins || is_older {
             self.written.doubt();
         }

@@ -140,6 +140,29 @@ fn table_that_may_exist_is_written_after_a_change_of_rules() {
 }
 
 #[test]
+fn table_of_removed_interfaces_is_written_after_a_change_of_rules() {
+    let mut world = world();
+    configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
+    world.pass(Duration::from_secs(60));
+    let before = world.host.offloads;
+    for name in ["cali1", "cali2"] {
+        let index = world.kernel.borrow().link(name).unwrap().index;
+        world.kernel.borrow_mut().remove_link(index);
+        world.link(name);
+    }
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.offloads, before, "the same rules");
+    let policy = json!({"spec": {"ingress": [{"action": "Allow"}]}}).to_string();
+    let key = "/calico/resources/v3/projectcalico.org/globalnetworkpolicies/p";
+    world.agent.change(key, Some(policy.as_bytes()));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.offloads, before + 1);
+    assert_eq!(offloaded(&world), <[&str; 0]>::default());
+    world.pass(OFFLOAD_RETURN);
+    assert_eq!(offloaded(&world), ["cali1", "cali2"]);
+}
+
+#[test]
 fn refused_flowtable_is_reported_and_tried_again() {
     let mut world = world();
     world.host.refuse_offload = true;
