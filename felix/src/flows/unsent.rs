@@ -20,10 +20,12 @@ const PACKETS: u16 = 2;
 /// The counters of the chains.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
-    /// The socket, while the flow log is open.
+    /// The flow log is open.
+    is_open: bool,
+    /// The socket; without one, the next read opens it.
     requests: Option<Requests>,
-    /// The numbers of the last read.
-    seen: Option<[u64; 3]>,
+    /// The last numbers that were read.
+    seen: [Option<u64>; 3],
     /// Packets since the start of the daemon.
     packets: u64,
     /// When the counters are read next.
@@ -34,14 +36,14 @@ impl Unsent {
     /// Begins to read. Packets before do not count.
     pub(super) fn open(&mut self, now: Instant) {
         self.close();
-        // Without a socket, nothing is counted: the kernel has just accepted another one.
-        self.requests = nftables::open().ok();
+        self.is_open = true;
         self.read(now);
     }
 
     /// Ends reading.
     pub(super) fn close(&mut self) {
-        (self.requests, self.seen, self.read_at) = (None, None, None);
+        (self.is_open, self.requests) = (false, None);
+        (self.seen, self.read_at) = ([None; 3], None);
     }
 
     /// Reads the counters, if it is due.
@@ -53,26 +55,37 @@ impl Unsent {
 
     /// Reads the counters.
     pub(super) fn read(&mut self, now: Instant) {
-        let Some(requests) = &mut self.requests else {
+        if !self.is_open {
             return;
-        };
-        let mut counts = [0; 3];
-        for (count, chain) in counts.iter_mut().zip(UNSENT) {
-            // After a failure, the next read has the difference.
-            *count = read(requests, chain).unwrap_or_default();
         }
+        let counts = self.ask();
         self.note(counts);
         self.read_at = Some(now + FLOW_UNSENT_CHECK);
     }
 
-    /// Adds the packets since the last read. Counters of new chains begin at zero.
-    fn note(&mut self, counts: [u64; 3]) {
-        let seen = self.seen.replace(counts);
-        let Some(seen) = seen else {
-            return;
+    /// Returns the numbers of the kernel, `None` for each that cannot be read. After a failure, the next
+    /// read opens another socket.
+    fn ask(&mut self) -> [Option<u64>; 3] {
+        let opened = self.requests.take().or_else(|| nftables::open().ok());
+        let Some(mut requests) = opened else {
+            return [None; 3];
         };
-        for (now, before) in counts.into_iter().zip(seen) {
-            self.packets += now.checked_sub(before).unwrap_or(now);
+        let counts = UNSENT.map(|chain| read(&mut requests, chain).ok());
+        let all_read = counts.iter().all(Option::is_some);
+        self.requests = all_read.then_some(requests);
+        counts
+    }
+
+    /// Adds the packets since the last number of each chain. Counters of new chains begin at zero.
+    fn note(&mut self, counts: [Option<u64>; 3]) {
+        for (seen, count) in self.seen.iter_mut().zip(counts) {
+            // After a failure, the next read has the difference.
+            let Some(now) = count else {
+                continue;
+            };
+            if let Some(before) = seen.replace(now) {
+                self.packets += now.checked_sub(before).unwrap_or(now);
+            }
         }
     }
 
@@ -144,15 +157,43 @@ mod tests {
     #[test]
     fn packets_are_counted_from_the_first_read_across_new_chains() {
         let mut unsent = Unsent::default();
-        unsent.note([100, 0, 0]);
+        unsent.note([100, 0, 0].map(Some));
         assert_eq!(unsent.packets(), 0);
-        unsent.note([110, 5, 0]);
+        unsent.note([110, 5, 0].map(Some));
         assert_eq!(unsent.packets(), 15);
         // The table was replaced.
-        unsent.note([3, 5, 1]);
+        unsent.note([3, 5, 1].map(Some));
         assert_eq!(unsent.packets(), 19);
         unsent.close();
-        unsent.note([9, 9, 9]);
+        unsent.note([9, 9, 9].map(Some));
         assert_eq!(unsent.packets(), 19);
+    }
+
+    #[test]
+    fn packets_are_counted_once_after_a_failed_read() {
+        let mut unsent = Unsent::default();
+        unsent.note([Some(100), Some(7), None]);
+        unsent.note([None, Some(8), None]);
+        assert_eq!(unsent.packets(), 1);
+        unsent.note([Some(110), None, Some(50)]);
+        assert_eq!(unsent.packets(), 11);
+        unsent.note([Some(110), Some(9), Some(51)]);
+        assert_eq!(unsent.packets(), 13);
+    }
+
+    #[test]
+    fn read_is_repeated_while_the_flow_log_is_open() {
+        // The namespace of the test may permit no read, and has no such chains.
+        let mut unsent = Unsent::default();
+        unsent.look(Instant(0));
+        assert_eq!(unsent.poll_timeout(), None);
+        unsent.open(Instant(0));
+        let first = Instant(0) + FLOW_UNSENT_CHECK;
+        assert_eq!(unsent.poll_timeout(), Some(first));
+        unsent.requests = None;
+        unsent.look(first);
+        assert_eq!(unsent.poll_timeout(), Some(first + FLOW_UNSENT_CHECK));
+        unsent.close();
+        assert_eq!(unsent.poll_timeout(), None);
     }
 }
