@@ -264,6 +264,10 @@ impl Agent {
                 (name, again)
             })
             .collect();
+        let ipip = &self.calculator.desired().overlay.ipip;
+        let (links, is_in_sync) = (&self.links, self.trust.is_in_sync());
+        let overlay = &mut self.overlay.ipip;
+        overlay.leave(now, ipip, links, is_in_sync, &mut self.orders);
         if !self.keeps_rules() {
             let withheld = self.resting_sources();
             let wanted = self.calculator.desired().rules();

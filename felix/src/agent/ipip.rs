@@ -39,8 +39,6 @@ pub(super) struct IpipAround<'a> {
     pub(super) links: &'a Links,
     /// The packet filter in effect accepts IP in IP from nodes only.
     pub(super) is_guarded: bool,
-    /// The datastore was read in full, so that addresses of an earlier run may be removed.
-    pub(super) is_in_sync: bool,
 }
 
 impl IpipSync {
@@ -55,6 +53,26 @@ impl IpipSync {
         self.used
     }
 
+    /// Releases the device if this host needs none, or has no address for it. It must be called before the
+    /// packet filter changes: without its rule, the device would decapsulate packets of any sender. Objects
+    /// of an earlier run are released only once the datastore was read in full (`is_in_sync`).
+    pub(super) fn leave(
+        &mut self,
+        now: Instant,
+        wanted: &IpipState,
+        links: &Links,
+        is_in_sync: bool,
+        orders: &mut Orders,
+    ) {
+        let (IpipState::Unused { pools } | IpipState::Lacks { pools, .. }) = wanted else {
+            return;
+        };
+        self.forget();
+        if is_in_sync {
+            self.release(now, pools, links, orders);
+        }
+    }
+
     /// Issues the command that is due. Returns whether routes may use another device now.
     pub(super) fn turn(
         &mut self,
@@ -63,15 +81,8 @@ impl IpipSync {
         around: IpipAround<'_>,
         orders: &mut Orders,
     ) -> bool {
-        match wanted {
-            IpipState::Wanted(device) => self.put(now, device, around.is_guarded, orders),
-            IpipState::Unused { pools } => {
-                self.forget();
-                if around.is_in_sync {
-                    self.release(now, pools, around.links, orders);
-                }
-            }
-            IpipState::Lacks(_) => self.forget(),
+        if let IpipState::Wanted(device) = wanted {
+            self.put(now, device, around.is_guarded, orders);
         }
         let is_up = |index: &u32| around.links.up(IPIP_DEVICE) == Some(*index);
         let used = self.index.filter(is_up);
@@ -100,7 +111,7 @@ impl IpipSync {
     }
 
     /// Removes the addresses of this run, and those of an earlier run, which are in pools. Other addresses
-    /// are those of other programs.
+    /// are those of other programs; without one, the device is set down.
     fn release(
         &mut self,
         now: Instant,
@@ -116,8 +127,13 @@ impl IpipSync {
             .named(IPIP_DEVICE)
             .is_some_and(|link| link.tunnel == Some(Tunnel::Ipip));
         let held = links.addresses(IPIP_DEVICE).unwrap_or_default();
-        let own: BTreeSet<IpAddr> = held.into_iter().filter(is_own).collect();
-        if is_ipip && !own.is_empty() && self.released.is_due(now) {
+        let held = held
+            .into_iter()
+            .filter(|address| is_ipip && is_own(address));
+        // The kernel may not have reported an address of this run yet.
+        let former = self.former.iter().map(IpNet::addr);
+        let own: BTreeSet<IpAddr> = held.chain(former).collect();
+        if !own.is_empty() && self.released.is_due(now) {
             self.released
                 .order(orders.push(HostCommand::ReleaseIpip(own)));
         }
@@ -159,9 +175,13 @@ impl IpipSync {
 
     /// Handles the answer to a removal of addresses.
     pub(super) fn released(&mut self, now: Instant, command: u64, outcome: Result<(), Failed>) {
-        if self.released.awaits(command)
-            && let Some(reason) = self.released.note(now, outcome)
-        {
+        if !self.released.awaits(command) {
+            return;
+        }
+        if outcome.is_ok() {
+            self.former.clear();
+        }
+        if let Some(reason) = self.released.note(now, outcome) {
             report(reason);
         }
     }

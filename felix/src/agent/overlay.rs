@@ -149,7 +149,6 @@ impl OverlaySync {
         let of_ipip = IpipAround {
             links: around.links,
             is_guarded: around.ipip_is_guarded,
-            is_in_sync: around.is_in_sync,
         };
         if self.ipip.turn(now, &overlay.ipip, of_ipip, orders) {
             let through = overlay.routes.iter();

@@ -74,6 +74,7 @@ fn ipip_device_is_set_up_or_its_refusal_is_reported() {
             reported().is_none()
                 && route().is_empty()
                 && !shown("ip address show").contains("10.66.1.0/32")
+                && !shown("ip link show up").contains("tunl0")
         });
         assert!(one.namespace.pings("10.65.0.2"));
     });

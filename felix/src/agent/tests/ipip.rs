@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::TUNNEL_CHECK;
+use crate::render::guards_ipip;
 
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 
@@ -46,6 +47,11 @@ fn addresses(world: &World) -> Vec<String> {
     all.map(|at| at.address.addr().to_string()).collect()
 }
 
+fn is_up(world: &World) -> bool {
+    let kernel = world.kernel.borrow();
+    kernel.link("tunl0").is_some_and(|link| link.up)
+}
+
 /// Returns the routes of Felix to blocks, with their gateways.
 fn routes(world: &World) -> Vec<String> {
     let kernel = world.kernel.borrow();
@@ -82,6 +88,43 @@ fn ipip_device_has_its_address_until_no_pool_needs_it() {
     world.settle();
     assert_eq!(addresses(&world), ["192.0.2.7"]);
     assert_eq!(routes(&world), <[&str; 0]>::default());
+    assert!(is_up(&world), "another program uses it");
+}
+
+#[test]
+fn ipip_device_is_set_down_before_the_filter_drops_its_rule() {
+    let mut world = fabric();
+    world.in_sync();
+    assert!(is_up(&world));
+    pool(&mut world, "Never");
+    world.settle();
+    assert!(!is_up(&world) && world.host.ipip_was_guarded);
+    assert!(!guards_ipip(&world.host.rules().unwrap()));
+    // Another program may use it then.
+    let index = world.kernel.borrow().link("tunl0").unwrap().index;
+    world.kernel.borrow_mut().set_link_up(index, true);
+    world.pass(TUNNEL_CHECK * 3);
+    assert!(is_up(&world));
+    pool(&mut world, "Always");
+    world.settle();
+    assert_eq!(addresses(&world), ["10.65.1.0"]);
+}
+
+#[test]
+fn address_that_ipam_has_released_is_removed() {
+    let mut world = fabric();
+    world.in_sync();
+    assert_eq!(addresses(&world), ["10.65.1.0"]);
+    let spec = json!({"spec": {"bgp": {"ipv4Address": "10.0.0.1/24"}}});
+    put(&mut world, "nodes/n1", &spec);
+    world.settle();
+    assert_eq!(addresses(&world), <[&str; 0]>::default());
+    assert!(!is_up(&world));
+    assert!(guards_ipip(&world.host.rules().unwrap()));
+    node(&mut world, 1);
+    world.settle();
+    assert_eq!(addresses(&world), ["10.65.1.0"]);
+    assert!(is_up(&world));
 }
 
 #[test]
@@ -101,6 +144,22 @@ fn addresses_of_an_earlier_run_are_released() {
     assert_eq!(addresses(&world).len(), 2, "the datastore is not read");
     world.in_sync();
     assert_eq!(addresses(&world), ["192.0.2.7"]);
+}
+
+#[test]
+fn ipip_device_of_an_earlier_run_is_set_down() {
+    let mut world = World::new();
+    let index = world.link("tunl0");
+    {
+        let mut kernel = world.kernel.borrow_mut();
+        kernel.set_tunnel(index, Some(fib_sync::Tunnel::Ipip));
+        kernel.add_address(index, "10.65.1.0/32".parse().unwrap());
+    }
+    pool(&mut world, "Never");
+    world.settle();
+    assert!(is_up(&world), "the datastore is not read");
+    world.in_sync();
+    assert!(!is_up(&world) && addresses(&world).is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::super::*;
 use crate::calc::{Bandwidth, IpipDevice, TunnelDevice};
 use crate::render::tests::Kernel as Tables;
-use crate::render::{Change, Key, Ruleset};
+use crate::render::{Change, Key, Ruleset, guards_ipip};
 
 pub(super) const HOST: &str = "n1";
 
@@ -61,6 +61,8 @@ pub(super) struct Fake {
     pub(super) ipip: Option<IpipDevice>,
     pub(super) ipip_writes: usize,
     pub(super) refuse_ipip: bool,
+    /// The packet filter at the last release of the device guarded it.
+    pub(super) ipip_was_guarded: bool,
     pub(super) refuse_mtu: bool,
     /// The limits of bandwidth in effect, by interface, and the commands that changed or checked them.
     pub(super) limits: BTreeMap<String, Bandwidth>,
@@ -236,6 +238,12 @@ impl Fake {
                 for address in own {
                     kernel.remove_address(index, address.into());
                 }
+                if !kernel.addresses().any(|at| at.interface == index) {
+                    kernel.set_link_up(index, false);
+                }
+                self.ipip = None;
+                let rules = self.tables.0.as_ref();
+                self.ipip_was_guarded = rules.is_some_and(guards_ipip);
                 HostEvent::IpipReleased(Ok(()))
             }
             HostCommand::ListTunnelEntries(index) => {

@@ -8,9 +8,9 @@ use ipnet::IpNet;
 use netlink::Refused;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
-use super::{Found, Overhead, Tunnels, mtu, on};
+use super::{Found, Overhead, Tunnels, is_link_local, mtu, on};
 use crate::agent::Configured;
 use crate::calc::IpipDevice;
 use crate::limits::IPV4_MTU_MIN;
@@ -54,17 +54,22 @@ impl Tunnels {
         })
     }
 
-    /// Removes addresses of the device, if it exists.
+    /// Removes addresses of the device, if it exists, and sets it down if no other program uses it.
     pub(in crate::apply) fn release_ipip(&mut self, own: &BTreeSet<IpAddr>) -> Result<(), Refused> {
         let links = self.links()?;
         let Ok(found) = present(&links) else {
             return Ok(());
         };
         let index = found.index;
-        let addresses = self.addresses()?;
-        let held = addresses.iter().filter(|(of, _)| *of == index);
-        let held = held.map(|(_, address)| *address);
-        let own: Vec<IpNet> = held.filter(|one| own.contains(&one.addr())).collect();
+        let (own, is_shared) = released(index, own, &self.addresses()?);
+        // First: an address that is left shows the next run that the device is Felix's.
+        if found.up && !is_shared {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            message.header.change_mask = LinkFlags::Up;
+            let message = RouteNetlinkMessage::SetLink(message);
+            self.requests.execute(message, 0)?;
+        }
         for address in own {
             let message = RouteNetlinkMessage::DelAddress(on(index, address));
             self.requests.execute(message, 0)?;
@@ -87,6 +92,20 @@ impl Tunnels {
             outcome => outcome,
         }
     }
+}
+
+/// Returns which addresses of an interface are to be removed, and whether another program has one there.
+fn released(
+    interface: u32,
+    own: &BTreeSet<IpAddr>,
+    addresses: &[(u32, IpNet)],
+) -> (Vec<IpNet>, bool) {
+    let held = addresses.iter().filter(|(index, _)| *index == interface);
+    let held = held.map(|(_, address)| *address);
+    let (own, others): (Vec<IpNet>, Vec<IpNet>) = held.partition(|one| own.contains(&one.addr()));
+    // The kernel makes link-local addresses itself.
+    let is_shared = others.iter().any(|one| !is_link_local(one.addr()));
+    (own, is_shared)
 }
 
 /// Returns the request for a device of the kind, without ends of its own.
@@ -142,6 +161,19 @@ mod tests {
         };
         assert_eq!(present(&[other]).unwrap_err().errno, libc::EEXIST);
         assert_eq!(present(&[]).unwrap_err().errno, libc::ENODEV);
+    }
+
+    #[test]
+    fn device_with_an_address_of_another_program_is_shared() {
+        let at = |interface, net: &str| (interface, net.parse::<IpNet>().unwrap());
+        let own = ["10.65.1.0".parse().unwrap()].into();
+        let link_local = at(7, "fe80::1/64");
+        let mut held = vec![at(7, "10.65.1.0/32"), link_local, at(8, "192.0.2.7/32")];
+        let removed = vec![held[0].1];
+        assert_eq!(released(7, &own, &held), (removed.clone(), false));
+        held.push(at(7, "192.0.2.8/32"));
+        assert_eq!(released(7, &own, &held), (removed, true));
+        assert_eq!(released(7, &own, &[]), (Vec::new(), false));
     }
 
     #[test]

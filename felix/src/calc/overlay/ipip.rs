@@ -38,15 +38,18 @@ impl OverlayInputs {
 
     /// Returns the device that this host needs.
     pub(super) fn ipip(&self, around: Around<'_>) -> IpipState {
+        let pools = || {
+            let all = around.pools.ranges().all.into_iter();
+            all.filter(|range| matches!(range, IpNet::V4(_))).collect()
+        };
         if !around.uses_ipip() {
-            let pools = around.pools.ranges().all.into_iter();
-            let pools = pools
-                .filter(|range| matches!(range, IpNet::V4(_)))
-                .collect();
-            return IpipState::Unused { pools };
+            return IpipState::Unused { pools: pools() };
         }
         let Some(address) = self.ends.ipip_of(around.hostname) else {
-            return IpipState::Lacks(FIELD);
+            return IpipState::Lacks {
+                field: FIELD,
+                pools: pools(),
+            };
         };
         let own = self.ends.of(around.hostname, Family::V4);
         IpipState::Wanted(IpipDevice {

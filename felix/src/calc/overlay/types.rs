@@ -62,13 +62,19 @@ pub struct TunnelDevice {
 /// The device for IP in IP, which the kernel makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IpipState {
-    /// No pool uses IP in IP: addresses of an earlier run are removed.
+    /// No pool uses IP in IP: the device is set down without its addresses.
     Unused {
         /// The ranges of the pools, in which these addresses are.
         pools: BTreeSet<IpNet>,
     },
-    /// A pool uses IP in IP, but the Node of this host lacks this field. The device stays as it is.
-    Lacks(&'static str),
+    /// A pool uses IP in IP, but the Node of this host lacks a field. Its former address may belong to
+    /// another node or to a workload, so it is removed too.
+    Lacks {
+        /// The field.
+        field: &'static str,
+        /// As above.
+        pools: BTreeSet<IpNet>,
+    },
     /// The device.
     Wanted(IpipDevice),
 }

@@ -34,10 +34,14 @@ fn ipip_device_follows_pools_node_and_settings() {
     assert_eq!(of(&mut calculator), unused(&["10.65.0.0/16"]));
     put(&mut calculator, "ippools/a", &ipip_pool("CrossSubnet"));
     let field = "spec.bgp.ipv4IPIPTunnelAddr";
-    assert_eq!(of(&mut calculator), IpipState::Lacks(field));
+    let lacks = IpipState::Lacks {
+        field,
+        pools: ["10.65.0.0/16".parse().unwrap()].into(),
+    };
+    assert_eq!(of(&mut calculator), lacks);
     let own = ipip_node("10.0.0.1/24", &Value::Null);
     put(&mut calculator, "nodes/n1", &own);
-    assert_eq!(of(&mut calculator), IpipState::Lacks(field));
+    assert_eq!(of(&mut calculator), lacks);
     let problems = &calculator.desired().problems;
     assert!(
         problems.iter().any(|one| one.field == field),
