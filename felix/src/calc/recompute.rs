@@ -13,7 +13,7 @@ use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::limits::INHERITANCE_STEPS_PER_TURN;
-use crate::render::{self, Encapsulation, Family, Frame, PacketLog};
+use crate::render::{self, Encapsulation, Family, Frame};
 use crate::work;
 
 impl Calculator {
@@ -191,7 +191,7 @@ impl Calculator {
             budgets: self.budgets,
             service_loops: settings.service_loops,
             cut_mark: self.cut_mark,
-            records_are_limited: self.desired.flows.is_some_and(PacketLog::is_limited),
+            records_per_second: self.desired.flows.map_or(0, |log| log.records_per_second),
         }
     }
 

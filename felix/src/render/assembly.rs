@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use super::build::{Frame, SPOOFED, base_chains, base_sets};
 use super::dormant::Dormant;
 use super::encapsulation;
+use super::flows;
 use super::guard::{self, Control};
 use super::openstack;
 use super::outgoing::{self, Pools};
@@ -208,8 +209,20 @@ impl Assembly {
 
     /// Sets another frame.
     pub(crate) fn set_frame(&mut self, frame: Frame) {
+        let rates = |frame: &Frame| flows::rates(frame.records_per_second);
+        let former = rates(&self.frame);
         self.frame = frame;
         self.put_tunnels();
+        let wanted = rates(&self.frame);
+        if former == wanted {
+            return;
+        }
+        if let Some(name) = former {
+            self.remove_set(&name);
+        }
+        if let Some(name) = wanted {
+            self.put_set(&name, SetKind::Rates);
+        }
     }
 
     /// Sets the tunnel devices of the host, by name.

@@ -135,8 +135,8 @@ pub struct Frame {
     pub service_loops: LoopPrevention,
     /// The bit of the connection mark of cut connections, if connections are cut.
     pub cut_mark: Option<u32>,
-    /// The kernel limits the records of the flow log.
-    pub records_are_limited: bool,
+    /// Records of the flow log in a second of the packets of one input interface; 0: any number.
+    pub records_per_second: u32,
 }
 
 /// The part of one endpoint.
@@ -345,7 +345,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chains.extend([base("service-loops", Hook::ForwardLast, loops)]);
     }
     chains.extend(cut::chains(frame));
-    chains.extend(flows::chains(frame.records_are_limited));
+    chains.extend(flows::chains(frame.records_per_second));
     chains.extend(guard::chains(frame, openstack));
     chains.extend(translate::chains(openstack, &frame.outgoing, used));
     chains
@@ -370,7 +370,6 @@ pub(super) fn base_sets() -> BTreeMap<String, Set> {
             encapsulation::KINDS.into(),
             Set::of(SetKind::Interface, encapsulation::kinds()),
         ),
-        (flows::RATES.into(), Set::of(SetKind::Rates, [])),
     ]
     .into();
     sets.extend(fabric);

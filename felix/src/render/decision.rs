@@ -31,13 +31,6 @@ pub struct PacketLog {
     pub records_per_second: u32,
 }
 
-impl PacketLog {
-    /// Returns whether the kernel limits the records.
-    pub const fn is_limited(self) -> bool {
-        self.records_per_second > 0
-    }
-}
-
 /// A report of a packet to the kernel's packet log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {

@@ -12,7 +12,7 @@
 //! without a record, in a chain that counts them.
 //!
 //! ```text
-//! tcp dport 80 update @flow-rates { iifname limit rate over 10000/second … } counter goto flow-unsent-drop
+//! tcp dport 80 update @flow-rates-10000 { iifname limit rate over 10000/second … } counter goto flow-unsent-drop
 //! tcp dport 80 counter log prefix "D I rule pi-np/prod/web ingress[0]" group 80 drop
 //! ```
 
@@ -23,8 +23,8 @@ use super::owner::Direction;
 use super::ruleset::{Action, Chain, ConnectionStates, Limit, Match, Rule, Verdict};
 use crate::limits::LOG_PREFIX_OCTETS_MAX;
 
-/// The set of the rates of records. Each input interface has one.
-pub(super) const RATES: &str = "flow-rates";
+/// The beginning of the name of the set of the rates of records. Each input interface has one.
+const RATES: &str = "flow-rates-";
 
 /// The chains of packets beyond the limit, by their verdict: accept, drop, reject.
 pub(crate) const UNSENT: [&str; 3] = [
@@ -122,9 +122,15 @@ const fn decision(action: &Action) -> Option<bool> {
     }
 }
 
+/// Returns the name of the set of the rates under a limit, if there is one. The name has the limit, because
+/// an element of a set keeps the limit with which the kernel has made it.
+pub(super) fn rates(records_per_second: u32) -> Option<String> {
+    (records_per_second > 0).then(|| format!("{RATES}{records_per_second}"))
+}
+
 /// Returns the chains of packets beyond the limit, if there is one. Each counts its packets.
-pub(super) fn chains(are_limited: bool) -> BTreeMap<String, Chain> {
-    if !are_limited {
+pub(super) fn chains(records_per_second: u32) -> BTreeMap<String, Chain> {
+    if records_per_second == 0 {
         return BTreeMap::new();
     }
     let actions = [
@@ -149,7 +155,7 @@ pub(super) fn chains(are_limited: bool) -> BTreeMap<String, Chain> {
 
 /// Returns whether a rule is the limit of the next one.
 fn is_limit(rule: &Rule) -> bool {
-    matches!(rule.matches.last(), Some(Match::OverLimit(_, set)) if set == RATES)
+    matches!(rule.matches.last(), Some(Match::OverLimit(_, set)) if set.starts_with(RATES))
 }
 
 /// Returns a rule, after its limit if it reports.
@@ -161,11 +167,11 @@ fn limited(log: PacketLog, rule: Rule) -> impl Iterator<Item = Rule> {
         Action::Reject => Some(reject),
         _ => None,
     };
-    let to = to.filter(|_| rule.report.is_some() && log.is_limited());
-    let limit = to.map(|to| {
+    let to = to.filter(|_| rule.report.is_some());
+    let limit = to.zip(rates(log.records_per_second)).map(|(to, rates)| {
         let mut matches = rule.matches.clone();
         let per_second = Limit::PerSecond(log.records_per_second);
-        matches.push(Match::OverLimit(per_second, RATES.to_owned()));
+        matches.push(Match::OverLimit(per_second, rates));
         Rule {
             matches,
             counter: true,
@@ -371,7 +377,8 @@ mod tests {
                 (false, true, &Action::Reject),
             ];
             assert_eq!(shape(&rules), wanted);
-            let over = Match::OverLimit(Limit::PerSecond(per_second), RATES.to_owned());
+            let set = format!("flow-rates-{per_second}");
+            let over = Match::OverLimit(Limit::PerSecond(per_second), set);
             assert_eq!(rules[0].matches, [tcp(), vec![over]].concat());
         }
         of_rules(log(0), direction, "pi-x", &mut rules);
@@ -385,7 +392,7 @@ mod tests {
         let last = counted(Vec::new(), Verdict::Accept, "profile open");
         let rules = of_end(log(5), Direction::Egress, vec![last.clone()]);
         let new = Match::Connection(ConnectionStates::New);
-        let over = Match::OverLimit(Limit::PerSecond(5), RATES.to_owned());
+        let over = Match::OverLimit(Limit::PerSecond(5), "flow-rates-5".to_owned());
         let matches: Vec<&[Match]> = rules.iter().map(|rule| &*rule.matches).collect();
         assert_eq!(matches, [&[new.clone(), over][..], &[new], &[]]);
         let tier = of_tier(log(5), Direction::Egress, "x", last.clone());

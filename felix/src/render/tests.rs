@@ -392,7 +392,7 @@ fn new_set_of_ranges_is_written_before_its_rules() {
 fn chains_that_report_are_prepared_as_others_are() {
     let prepared = |log: Option<PacketLog>| {
         let mut inputs = inputs();
-        inputs.frame.records_are_limited = log.is_some();
+        inputs.frame.records_per_second = log.map_or(0, |log| log.records_per_second);
         let old = render(&inputs);
         for n in 0..100 {
             let tcp = vec![Match::Protocol(TCP, Is::Yes)];
@@ -649,7 +649,7 @@ prop_compose! {
                     _ => LoopPrevention::Disabled,
                 },
                 cut_mark: (action == 2).then_some(1 << 30),
-                records_are_limited: action == 1,
+                records_per_second: u32::from(action) * 5,
             },
             endpoints,
             pools,

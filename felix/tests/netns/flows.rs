@@ -304,11 +304,10 @@ fn flood_of_flows_is_counted_and_stops_no_packet() {
 fn packets_beyond_the_limit_of_records_are_counted() {
     lab("packets_beyond_the_limit_of_records_are_counted", || {
         const FLOOD: u32 = 5_000;
-        let mut host = Host::new();
-        host.stop();
-        host.settings = "[flow_log]\nrecords_per_second = 1\n".into();
-        host.start();
+        let (host, store) = served();
+        let felix = Process::start(&host, &store, "flow_log.records_per_second = 1\n");
         let (one, two) = (workload(1), workload(2));
+        host.until("the socket answers", || host.socket().exists());
         (1..=2).for_each(|n| host.endpoint_with(n, &json!({"n": n.to_string()}), &json!({})));
         let egress = json!([
             {"action": "Deny", "protocol": "UDP", "destination": {"ports": [53]}},
@@ -334,10 +333,22 @@ fn packets_beyond_the_limit_of_records_are_counted() {
         };
         let figures = || flows(&host, &FlowQuery::default()).figures;
         wait_equal(|| figures().unsent == all() && all() >= unsent, &true);
+        // A reload changes the limit also of interfaces that have one.
+        let reload = |limit: u32| {
+            let settings = format!("flow_log.records_per_second = {limit}\n");
+            Process::configure(&host, &store, &settings);
+            felix.reload();
+        };
+        reload(1_000_000);
+        host.until("the rules have the new limit", || {
+            let rules = run("nft list table inet cambric-felix");
+            rules.contains("update @flow-rates-1000000 ") && !rules.contains("@flow-rates-1 ")
+        });
+        let before = dropped("flow-unsent-drop");
+        flood(&one, FLOOD);
+        assert_eq!(dropped("flow-unsent-drop"), before);
         // Without the limit, the rules are the same without the rates.
-        host.stop();
-        host.settings = "[flow_log]\nrecords_per_second = 0\n".into();
-        host.start();
+        reload(0);
         host.until("no rule has a limit", || {
             let rules = run("nft list table inet cambric-felix");
             rules.contains("group 80") && !rules.contains("update @flow-rates")

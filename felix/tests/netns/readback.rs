@@ -350,7 +350,7 @@ fn limits_of_records_are_read_back() {
         store.insert(key, json!({"spec": {"flowLogsLocalReporter": "Enabled"}}));
         program(&host, &Stored::new(), &store);
         host.until("the rules report", || {
-            run("nft list table inet cambric-felix").contains("update @flow-rates")
+            run("nft list table inet cambric-felix").contains("update @flow-rates-10000 ")
         });
         let report = compared(&store);
         assert!(report.is_equal(), "{report:#?}");

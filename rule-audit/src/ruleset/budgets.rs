@@ -6,11 +6,10 @@ use serde_json::Value;
 const LINK_LOCAL_RATES: &str = "link-local-rates";
 /// The set of the link-local sources.
 const LINK_LOCAL_SEEN: &str = "link-local-sources";
-/// The set of the rates of records of the flow log.
-const FLOW_RATES: &str = "flow-rates";
-/// All sets that Felix's rules add elements to.
-const SETS: [&str; 10] = [
-    FLOW_RATES,
+/// The beginning of the name of the set of the rates of records of the flow log; the limit follows.
+const FLOW_RATES: &str = "flow-rates-";
+/// All other sets that Felix's rules add elements to.
+const SETS: [&str; 9] = [
     LINK_LOCAL_RATES,
     LINK_LOCAL_SEEN,
     "fragment-rates",
@@ -40,7 +39,7 @@ pub(crate) fn budget(body: &Value) -> Option<Budget> {
         Some(parts) => &parts[0],
         None => key,
     };
-    let is_known = SETS.contains(&name)
+    let is_known = (SETS.contains(&name) || name.starts_with(FLOW_RATES))
         && matches!(body["op"].as_str(), Some("add" | "update"))
         && first["meta"]["key"] == "iifname";
     let limit = match body
@@ -67,7 +66,8 @@ pub(super) fn link_local(body: &Value) -> Option<Budget> {
 
 /// Returns whether a statement matches the packets beyond the limit of records of the flow log.
 pub(super) fn is_record_limit(body: &Value) -> bool {
-    set_of(body) == Some(FLOW_RATES) && budget(body) == Some(Budget::Over)
+    let is_of = |name: &str| name.starts_with(FLOW_RATES);
+    set_of(body).is_some_and(is_of) && budget(body) == Some(Budget::Over)
 }
 
 /// Returns the name of the set of a statement.

@@ -412,7 +412,8 @@ fn only_budgets_of_felix_are_never_exceeded() {
 fn limit_of_records_must_decide_as_the_rule_after_it() {
     let key = json!({"meta": {"key": "iifname"}});
     let over = json!([{"limit": {"rate": 10_000, "per": "second", "inv": true}}]);
-    let limit = json!({"set": {"op": "update", "elem": key, "set": "@flow-rates", "stmt": over}});
+    let set = "@flow-rates-10000";
+    let limit = json!({"set": {"op": "update", "elem": key, "set": set, "stmt": over}});
     let port =
         |port: u16| json!({"match": {"op": "==", "left": payload("tcp", "dport"), "right": port}});
     let report = json!({"log": {"prefix": "D I rule x ingress[0]", "group": 80}});

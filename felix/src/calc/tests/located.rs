@@ -1,7 +1,7 @@
 //! The names of addresses for the flow log.
 
 use super::*;
-use crate::render::PacketLog;
+use crate::render::{Match, PacketLog};
 
 const FLOW_LOG: PacketLog = PacketLog {
     group: 80,
@@ -76,4 +76,39 @@ fn most_specific_network_set_is_found() {
     assert_eq!(found(&calculator, "11.0.0.1"), "");
     change(&mut calculator, &narrow.0, None);
     assert_eq!(found(&calculator, "10.1.2.3"), "GlobalNetworkSet wide");
+}
+
+#[test]
+fn changed_limit_of_records_has_another_set() {
+    let policy = json!({"spec": {"ingress": [{"action": "Allow"}, {"action": "Deny"}]}});
+    let mut calculator = calculator_of(&[
+        (
+            endpoint_key("a"),
+            endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], &[]),
+        ),
+        (key("globalnetworkpolicies", "default.p"), policy),
+    ]);
+    for limit in [5, 7, 0, 7] {
+        calculator.set_flows(Some(PacketLog {
+            records_per_second: limit,
+            ..FLOW_LOG
+        }));
+        calculator.recompute();
+        let rules = calculator.desired().rules();
+        let sets = rules.sets.keys();
+        let sets: Vec<&String> = sets.filter(|name| name.starts_with("flow-rates")).collect();
+        let wanted = match limit {
+            0 => Vec::new(),
+            _ => vec![format!("flow-rates-{limit}")],
+        };
+        assert_eq!(sets, wanted.iter().collect::<Vec<_>>());
+        let all = rules.chains.values().flat_map(|chain| &chain.rules);
+        let used = all.flat_map(|rule| &rule.matches);
+        let used = used.filter_map(|one| match one {
+            Match::OverLimit(_, set) if set.starts_with("flow-rates") => Some(set.clone()),
+            _ => None,
+        });
+        let used: BTreeSet<String> = used.collect();
+        assert_eq!(used, wanted.into_iter().collect(), "{limit}");
+    }
 }
