@@ -35,8 +35,8 @@ impl Resources {
     pub fn new(host: Host) -> Self {
         Self {
             absences: Absences::new(host.absence_wait),
+            view: View::of(&host.name),
             host,
-            view: View::default(),
             status: Status::Syncing,
             has_whole: false,
             is_torn: false,

@@ -125,7 +125,7 @@ impl Source {
         }
         let view = self.resources.view();
         if let Some(report) = &mut self.drain_report {
-            report.see(view.fleet().drain_report(&self.resources.host().name));
+            report.see(view.fleet().drain_report());
         }
         if let (true, Some(secrets)) = (self.resources.has_changed(), &mut self.secrets) {
             secrets.want(self.resources.view().secrets());

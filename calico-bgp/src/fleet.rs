@@ -21,10 +21,21 @@ pub struct Fleet {
     claims: BTreeMap<Ipv4Addr, String>,
     /// The nodes and reflectors to drain, each with the time of the request.
     drains: BTreeMap<String, String>,
-    drain_reports: BTreeMap<String, DrainReport>,
+    /// The node whose report of a drain is kept.
+    own: String,
+    /// The stored report of the own node, if it is valid.
+    drain_report: Option<DrainReport>,
 }
 
 impl Fleet {
+    /// Creates an empty fleet that keeps the drain report of this node only.
+    pub(crate) fn of(node: &str) -> Self {
+        Self {
+            own: node.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Applies a key's new value or its deletion; returns whether anything changes.
     ///
     /// # Errors
@@ -56,9 +67,11 @@ impl Fleet {
             }
             (FabricKey::Drain(name), None) => self.drains.remove(&name).is_some(),
             (FabricKey::DrainReport(name), value) => {
-                let report = value.map(DrainReport::parse).transpose()?;
-                set(&mut self.drain_reports, &name, report);
-                false // No configuration depends on it.
+                // Each node can write its report, so a report is neither a change nor a fault.
+                if name == self.own {
+                    self.drain_report = value.and_then(|value| DrainReport::parse(value).ok());
+                }
+                false
             }
         })
     }
@@ -121,8 +134,8 @@ impl Fleet {
         self.drains.get(name).map(String::as_str)
     }
 
-    /// Returns the stored report of a drained node.
-    pub fn drain_report(&self, name: &str) -> Option<&DrainReport> {
-        self.drain_reports.get(name)
+    /// Returns the stored report of the own node, if it is valid.
+    pub const fn drain_report(&self) -> Option<&DrainReport> {
+        self.drain_report.as_ref()
     }
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bgp_proto::Asn;
 use calico_model::{
     AffinityOwner, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BlockAffinity, FABRIC_PREFIX,
-    FabricKeyError, IpPoolSpec, IpamKey, Key, Kind, Network, NodeSpec, Resource, ResourceKey,
-    SecretKeyRef, Spec,
+    FabricKey, FabricKeyError, IpPoolSpec, IpamKey, Key, Kind, Network, NodeSpec, Resource,
+    ResourceKey, SecretKeyRef, Spec,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -142,6 +142,14 @@ impl From<Resource<NodeSpec>> for Node {
 }
 
 impl View {
+    /// Creates the empty view of the node of this name.
+    pub fn of(node: &str) -> Self {
+        Self {
+            fleet: Fleet::of(node),
+            ..Self::default()
+        }
+    }
+
     /// Returns the key prefixes that are relevant to the node of this name.
     pub fn prefixes(node: &str) -> Vec<String> {
         let kinds = [
@@ -217,6 +225,8 @@ impl View {
             },
             // Possibly of another version: no fault.
             Err(FabricKeyError::Foreign) => return false,
+            // No configuration depends on reports.
+            Err(_) if text.starts_with(FabricKey::DRAIN_REPORTS) => return false,
             Err(error) => Fault::new(text, "", error.to_string()),
         };
         set(&mut self.faults, text, value.map(|_| fault))

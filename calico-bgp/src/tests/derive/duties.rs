@@ -164,11 +164,6 @@ fn drain_is_a_duty_of_a_node_and_no_term_of_its_policies() {
             None
         );
     }
-    let report = b"/cambric/v1/drain-report/a";
-    assert!(!view.take(report, Some(b"{\"stage\":\"all\"}")));
-    let stored = view.fleet().drain_report("a").expect("a report");
-    assert_eq!(stored.stage, calico_model::DrainStage::All);
-    assert!(view.take(report, Some(b"?")), "a fault");
     assert!(view.take(key, None));
     let reflector = Host {
         reflects: true,
@@ -177,4 +172,22 @@ fn drain_is_a_duty_of_a_node_and_no_term_of_its_policies() {
     view.take(key, Some(b"{}"));
     let reflector = derive(&view, &reflector, &Secrets::new());
     assert_eq!(reflector.duties.drain, None);
+}
+
+#[test]
+fn drain_report_is_neither_a_change_nor_a_fault() {
+    let mut view = View::of("a");
+    let stage = |view: &View| view.fleet().drain_report().map(|report| report.stage);
+    for (node, value) in [("b", "{}"), ("b", "?"), ("B/b", "{}"), ("a", "?")] {
+        let key = format!("/cambric/v1/drain-report/{node}");
+        assert!(!view.take(key.as_bytes(), Some(value.as_bytes())), "{key}");
+        assert!(!view.take(key.as_bytes(), None), "{key}");
+        assert_eq!(stage(&view), None, "{key}");
+    }
+    let own = b"/cambric/v1/drain-report/a";
+    assert!(!view.take(own, Some(b"{\"stage\":\"all\"}")));
+    assert_eq!(stage(&view), Some(calico_model::DrainStage::All));
+    assert!(!view.take(own, Some(b"?")));
+    assert_eq!(stage(&view), None, "an invalid report is no report");
+    assert_eq!(view.faults().count(), 0);
 }
