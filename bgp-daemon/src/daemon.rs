@@ -184,7 +184,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let (now, speaker) = (self.io.clock().now(), self.io.speaker());
         for event in events {
             if let Event::Speaker(event) = event {
-                self.end_of_ribs.observe(speaker, event);
+                self.end_of_ribs.observe(now, speaker, event);
             }
             self.drivers.observe(now, speaker, event);
         }

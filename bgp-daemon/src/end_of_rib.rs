@@ -29,6 +29,11 @@ impl AwaitedEndOfRib {
         }
     }
 
+    /// Removes a peer.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        self.0.remove(&peer);
+    }
+
     /// Returns whether a peer is established and has sent the markers of all its families.
     pub fn has_all_of(&self, peer: PeerId) -> bool {
         self.0

@@ -189,6 +189,10 @@ pub const BFD_SESSIONS_INTERVAL: Duration = Duration::from_secs(10);
 /// routes; longer than the restart of a neighbor.
 pub const READY_WAIT: Duration = Duration::from_secs(120);
 
+/// Age of a session after which readiness no longer requires End-of-RIB markers, if graceful restart is
+/// not negotiated: the neighbor may send none (RFC 4724 §2).
+pub const READY_WITHOUT_END_OF_RIB: Duration = Duration::from_secs(30);
+
 /// Neighbors without all routes that readiness names; further ones are counted.
 pub const READY_NAMES_MAX: usize = 8;
 
