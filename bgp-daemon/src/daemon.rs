@@ -83,7 +83,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let undrained = drain.effective(&intent.speaker).map(|_| intent.speaker);
         Ok(Self {
             io: Io::new(speaker, io)?,
-            end_of_ribs: EndOfRibs::default(),
+            end_of_ribs: EndOfRibs::new(P::Settings::REFLECTS),
             drain,
             drain_file,
             undrained,

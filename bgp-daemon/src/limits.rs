@@ -186,7 +186,8 @@ pub const BFD_SESSIONS_DELAY: Duration = Duration::from_millis(100);
 pub const BFD_SESSIONS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time after a start for which readiness requires that all configured neighbors have sent their
-/// routes; longer than the restart of a neighbor.
+/// routes, or that a route reflector without such neighbors has a session; longer than the restart of
+/// a neighbor.
 pub const READY_WAIT: Duration = Duration::from_secs(120);
 
 /// Age of a session after which readiness no longer requires End-of-RIB markers, if graceful restart is

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bgp_io::Speaker;
-use bgp_io::bgp_fsm::Instant;
+use bgp_io::bgp_fsm::{Instant, State};
 use bgp_io::bgp_speaker::{Event, PeerView};
 use bgp_io::rib::PeerId;
 use daemon_common::report::Readiness;
@@ -54,8 +54,13 @@ pub fn report(criteria: Vec<Criterion>) -> Readiness {
 /// Without graceful restart a neighbor may send no markers: it counts [`READY_WITHOUT_END_OF_RIB`] after
 /// its session was established. A neighbor that had sent its routes counts while they are retained as
 /// stale.
+///
+/// A route reflector without configured neighbors has no routes before a client or another reflector
+/// has a session: it requires one, for at most [`READY_WAIT`].
 #[derive(Debug, Default)]
 pub struct EndOfRibs {
+    /// Whether the daemon is a route reflector.
+    reflects: bool,
     awaited: AwaitedEndOfRib,
     /// The sessions without graceful restart, and when their neighbors count without markers.
     without_markers: BTreeMap<PeerId, Instant>,
@@ -65,6 +70,14 @@ pub struct EndOfRibs {
 }
 
 impl EndOfRibs {
+    /// Creates the criterion of a node or of a route reflector that starts.
+    pub fn new(reflects: bool) -> Self {
+        Self {
+            reflects,
+            ..Self::default()
+        }
+    }
+
     /// Applies a session event.
     pub fn observe(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
         let (Event::Up { peer, .. } | Event::EndOfRib { peer, .. } | Event::Down { peer, .. }) =
@@ -133,6 +146,12 @@ impl EndOfRibs {
             return Some("routes are held back until the neighbors have sent theirs".to_owned());
         }
         let all = speaker.peers().filter(|peer| !peer.dynamic).count();
+        if self.reflects && all == 0 && self.is_start(now) {
+            let mut peers = speaker.peers();
+            let is_used = peers.any(|peer| peer.session.state() == State::Established);
+            let why = "no client and no other reflector has an established session";
+            return (!is_used).then(|| why.to_owned());
+        }
         let names = self.missing_peers(now, speaker);
         let names: Vec<String> = names.map(|peer| peer.config.name.to_string()).collect();
         if names.is_empty() || (!self.is_start(now) && names.len() < all) {

@@ -7,7 +7,7 @@ use testkit::Keepalive;
 use testkit::fixture::{graceful_open, open};
 
 use super::*;
-use crate::make_before_break::tests::{address, node};
+use crate::make_before_break::tests::{address, node, reflector};
 
 const SECOND: Duration = Duration::from_secs(1);
 const RESTART_TIME: Duration = Duration::from_secs(60);
@@ -48,11 +48,15 @@ fn advance(network: &mut testkit::Network<Node>, time: Duration) {
 }
 
 fn add(network: &mut testkit::Network<Node>, number: u8, config: SpeakerConfig) {
+    add_as(network, number, config, false);
+}
+
+fn add_as(network: &mut testkit::Network<Node>, number: u8, config: SpeakerConfig, reflects: bool) {
     let mut speaker = Speaker::new(config, number.into());
     speaker.start(network.now());
     let node = Node {
         speaker,
-        end_of_ribs: EndOfRibs::default(),
+        end_of_ribs: EndOfRibs::new(reflects),
         events: Vec::new(),
     };
     network.add(number.into(), address(number), node);
@@ -166,6 +170,38 @@ fn restarting_neighbor_counts_while_its_routes_are_retained() {
     advance(&mut network, SECOND * 2);
     let why = missing(&network).expect("its routes are removed");
     assert!(why.starts_with("1 of 1 neighbors"), "{why}");
+}
+
+#[test]
+fn reflector_without_neighbors_waits_for_a_client() {
+    let network = || {
+        let mut network = testkit::Network::new(0);
+        let mut config = node(1, &[]);
+        config.ranges = reflector(11).ranges;
+        add_as(&mut network, 1, config, true);
+        advance(&mut network, SECOND);
+        let why = missing(&network).expect("it has no session");
+        assert_eq!(
+            why,
+            "no client and no other reflector has an established session"
+        );
+        network
+    };
+    let mut used = network();
+    let mut client = node(2, &[1]);
+    for peer in &mut client.peers {
+        peer.session.passive = false;
+    }
+    add(&mut used, 2, client);
+    advance(&mut used, SECOND * 30);
+    assert_eq!(used.established(1), [address(2)]);
+    assert_eq!(missing(&used), None);
+
+    let mut unused = network();
+    advance(&mut unused, READY_WAIT - SECOND * 2);
+    assert!(missing(&unused).is_some());
+    advance(&mut unused, SECOND);
+    assert_eq!(missing(&unused), None);
 }
 
 #[test]
