@@ -62,8 +62,8 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 Reply::reloaded(self.config.path.display(), error)
             }
             Command::Readiness {} => Reply::Readiness(self.readiness()),
-            Command::Drain { on } => self
-                .answer_drain(*on)
+            Command::Drain { on, until_stop } => self
+                .answer_drain(*on, *until_stop)
                 .map_or_else(Reply::error, Reply::Drain),
             Command::Debug(request) => self.debug(request).map_or_else(Reply::error, Reply::Log),
             // Listed, so that the compiler asks where a new command belongs.

@@ -39,17 +39,27 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         self.drivers.drained(report.as_ref());
     }
 
-    /// Begins or ends the drain at a request on the control socket, and returns its progress.
-    pub(crate) fn answer_drain(&mut self, on: Option<bool>) -> Result<Drain, String> {
+    /// Begins or ends the drain at a request on the control socket, and returns its progress. A request
+    /// until the daemon stops is not stored.
+    pub(crate) fn answer_drain(
+        &mut self,
+        on: Option<bool>,
+        until_stop: bool,
+    ) -> Result<Drain, String> {
         if P::Settings::REFLECTS {
             let text = "a route reflector is drained by `cambric reflector drain NAME`";
             return Err(text.to_owned());
         }
+        if until_stop && on != Some(true) {
+            return Err("`until_stop` is only valid with a request to drain".to_owned());
+        }
         if let Some(on) = on {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let since = on.then(|| rfc3339_utc(now.unwrap_or_default().as_secs()));
-            let kept = self.drain_file.keep(since.as_deref());
-            kept.map_err(|error| format!("the request cannot be stored: {error}"))?;
+            if !until_stop {
+                let kept = self.drain_file.keep(since.as_deref());
+                kept.map_err(|error| format!("the request cannot be stored: {error}"))?;
+            }
             if self.drain.request(self.io.clock().now(), since) {
                 self.apply_drain();
             }

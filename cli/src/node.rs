@@ -29,7 +29,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Make the routes of a node the least preferred ones, services first; sessions stay up
-    Drain(drain::Args),
+    Drain(drain::DrainArgs),
     /// List all hosts: state of Felix, time of its last report, number of endpoints, drain
     List {
         #[command(flatten)]

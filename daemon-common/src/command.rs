@@ -104,6 +104,9 @@ pub enum Command {
         /// Begins or ends it; absent to query it only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         on: Option<bool>,
+        /// The request ends with the daemon: it is not stored for the next one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        until_stop: bool,
     },
 }
 

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bgp_config::{NextHops, NoKernel, Problems, Source};
+use daemon_common::report::Drain;
 use daemon_common::service_manager::ServiceManager;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -373,4 +374,22 @@ fn loop_that_is_always_busy_sends_pings() {
         assert!(daemon.is_pinged(DEADLINE), "ping {ping} of a busy loop");
     }
     daemon.stop();
+}
+
+#[tokio::test]
+async fn drain_until_the_daemon_stops_is_not_stored() {
+    let directory = TempDir::new().expect("a directory");
+    let control = directory.path().join("tested.sock");
+    let (mut daemon, _) = daemon(|_, _| ());
+    (daemon.drain_file, _) = DrainFile::open(&control);
+    let stage = |drain: Drain| drain.drain.map(|figures| figures.stage);
+    let begun = daemon.answer_drain(Some(true), true).expect("an answer");
+    assert!(stage(begun).is_some());
+    assert_eq!(DrainFile::open(&control).1, None);
+    assert!(daemon.answer_drain(None, true).is_err(), "a query");
+    assert!(daemon.answer_drain(Some(false), true).is_err(), "an end");
+    daemon.answer_drain(Some(true), false).expect("an answer");
+    assert!(DrainFile::open(&control).1.is_some());
+    daemon.answer_drain(Some(false), false).expect("an answer");
+    assert_eq!(DrainFile::open(&control).1, None);
 }

@@ -22,6 +22,16 @@ mod tests;
 /// Time between two queries of the daemon of this host.
 const QUERY_EVERY: Duration = Duration::from_millis(200);
 
+/// The arguments of `cambric node drain`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    args: Args,
+    /// With --local: until the BGP daemon stops, instead of until the machine restarts
+    #[arg(long, requires = "local")]
+    until_stop: bool,
+}
+
 /// The arguments of `cambric node drain` and `cambric node undrain`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -42,9 +52,10 @@ pub(crate) struct Args {
 }
 
 /// Runs `cambric node drain`.
-pub(super) async fn drain(args: Args, run: &Path) -> Result<String> {
+pub(super) async fn drain(args: DrainArgs, run: &Path) -> Result<String> {
+    let DrainArgs { args, until_stop } = args;
     let Some(name) = &args.name else {
-        return here(&args, run, true).await;
+        return here(&args, run, true, until_stop).await;
     };
     let store = args.connection.store().await?;
     let since = request(&store, name).await?;
@@ -61,7 +72,7 @@ pub(super) async fn drain(args: Args, run: &Path) -> Result<String> {
 /// Runs `cambric node undrain`.
 pub(super) async fn undrain(args: Args, run: &Path) -> Result<String> {
     let Some(name) = &args.name else {
-        return here(&args, run, false).await;
+        return here(&args, run, false, false).await;
     };
     let store = args.connection.store().await?;
     let key = FabricKey::Drain(name.clone()).to_string();
@@ -186,14 +197,15 @@ const fn stage(stage: DrainStage) -> &'static str {
 }
 
 /// Begins or ends the drain of this host, and waits for it.
-async fn here(args: &Args, run: &Path, on: bool) -> Result<String> {
+async fn here(args: &Args, run: &Path, on: bool, until_stop: bool) -> Result<String> {
     let targets = Targets {
         daemons: &["bgp-client"],
         socket: None,
         run,
     };
-    let ask = async |on| {
-        let answers = targets.ask(&Command::Drain { on }, 0).await?;
+    let ask = async |on: Option<bool>| {
+        let until_stop = until_stop && on.is_some();
+        let answers = targets.ask(&Command::Drain { on, until_stop }, 0).await?;
         match answers.into_values().next() {
             Some(Reply::Drain(Drain { drain })) => Ok(drain),
             _ => bail!("the BGP daemon has not answered"),

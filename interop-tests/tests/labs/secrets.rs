@@ -86,7 +86,10 @@ impl<'a> Watched<'a> {
             Command::Neighbors {},
             Command::Endpoints {},
             Command::Readiness {},
-            Command::Drain { on: None },
+            Command::Drain {
+                on: None,
+                until_stop: false,
+            },
             Command::Rules {},
             Command::Limits {},
             Command::Log {},

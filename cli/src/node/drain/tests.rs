@@ -91,12 +91,15 @@ async fn node_of_this_host_is_drained_on_its_control_socket() {
         }
         asked
     };
-    let args = Args {
-        name: None,
-        local: true,
-        no_wait: false,
-        timeout: Duration::from_secs(600),
-        connection: Connection::default(),
+    let args = DrainArgs {
+        args: Args {
+            name: None,
+            local: true,
+            no_wait: false,
+            timeout: Duration::from_secs(600),
+            connection: Connection::default(),
+        },
+        until_stop: true,
     };
     let (text, asked) = tokio::join!(drain(args, directory.path()), serve);
     let text = text.expect("it is drained");
@@ -104,7 +107,7 @@ async fn node_of_this_host_is_drained_on_its_control_socket() {
         text.starts_with("this node is drained since noon"),
         "{text}"
     );
-    let on = Command::Drain { on: Some(true) };
-    let query = Command::Drain { on: None };
+    let request = |on, until_stop| Command::Drain { on, until_stop };
+    let [on, query] = [request(Some(true), true), request(None, false)];
     assert_eq!(asked, [on, query.clone(), query]);
 }
