@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use calico_model::{DrainReport, DrainRequest, DrainStage, FabricKey, Kind, rfc3339_utc};
-use calico_store::{KeyRange, LeaseId, Revision, Store, WatchRequest};
+use calico_store::{Error, KeyRange, LeaseId, Revision, Store, WatchRequest};
 use daemon_common::report::{Drain, DrainFigures};
 use daemon_common::{Command, Reply};
 use tokio::time::{sleep, timeout};
@@ -75,10 +75,7 @@ pub(super) async fn undrain(args: Args, run: &Path) -> Result<String> {
         return here(&args, run, false, false).await;
     };
     let store = args.connection.store().await?;
-    let key = FabricKey::Drain(name.clone()).to_string();
-    if !store.delete(key.into()).await? {
-        bail!("node {name} is not being drained");
-    }
+    end_request(&store, name).await?;
     if args.no_wait {
         return Ok(format!("the drain of node {name} is asked to end\n"));
     }
@@ -119,17 +116,44 @@ async fn request(store: &impl Store, name: &str) -> Result<String> {
     if store.list(KeyRange::key(node)).await?.items.is_empty() {
         bail!("there is no Node {name} in the datastore");
     }
-    let key = FabricKey::Drain(name.to_owned()).to_string();
-    let listing = store.list(KeyRange::key(key.clone())).await?;
-    if let Some(earlier) = listing.items.first() {
-        let earlier = DrainRequest::parse(&earlier.value);
-        return Ok(earlier.map(|request| request.since).unwrap_or_default());
-    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = rfc3339_utc(now.unwrap_or_default().as_secs());
+    create(store, name, since).await
+}
+
+/// Stores a request with this time in one transaction, unless there is one. Returns the time of the
+/// stored request: two operators at the same time have one request.
+async fn create(store: &impl Store, name: &str, since: String) -> Result<String> {
+    let key = FabricKey::Drain(name.to_owned()).to_string();
     let value = DrainRequest::since(since.clone()).encode();
-    store.put(key.into(), value.into(), LeaseId::NONE).await?;
-    Ok(since)
+    match store.create(key.into(), value.into(), LeaseId::NONE).await {
+        Ok(_) => Ok(since),
+        Err(Error::Conflict {
+            current: Some(earlier),
+        }) => {
+            let earlier = DrainRequest::parse(&earlier.value);
+            Ok(earlier.map(|request| request.since).unwrap_or_default())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Deletes the request to drain a node.
+///
+/// # Errors
+///
+/// There is neither a request nor a report of an earlier one.
+async fn end_request(store: &impl Store, name: &str) -> Result<()> {
+    let key = FabricKey::Drain(name.to_owned()).to_string();
+    if store.delete(key.into()).await? {
+        return Ok(());
+    }
+    let report = FabricKey::DrainReport(name.to_owned()).to_string();
+    let listing = store.list(KeyRange::key(report)).await?;
+    if listing.items.is_empty() {
+        bail!("node {name} is not being drained");
+    }
+    Ok(())
 }
 
 /// Waits until the report of a node is as wanted, and prints each stage. Returns the report.

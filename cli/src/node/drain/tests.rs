@@ -30,7 +30,11 @@ async fn request_is_stored_once_and_only_for_a_node() {
     let store = with_node().await;
     let missing = request(&store, "n2").await.expect_err("no node");
     assert_eq!(missing.to_string(), "there is no Node n2 in the datastore");
+    let first = request(&store, "n1").await.expect("a request");
     let key = FabricKey::Drain("n1".to_owned()).to_string();
+    let stored = store.get(key.clone().into()).await.expect("an answer");
+    let stored = DrainRequest::parse(&stored.expect("a request").value);
+    assert_eq!(stored.expect("a request").since, first);
     let earlier = DrainRequest::since("noon".to_owned()).encode();
     put(&store, key, earlier).await;
     assert_eq!(request(&store, "n1").await.expect("a request"), "noon");
@@ -39,6 +43,32 @@ async fn request_is_stored_once_and_only_for_a_node() {
     put(&store, key, b"{}".to_vec()).await;
     let error = request(&store, "rr1").await.expect_err("a reflector");
     assert!(error.to_string().contains("cambric reflector drain rr1"));
+}
+
+#[tokio::test]
+async fn second_request_keeps_the_time_of_the_first() {
+    let store = with_node().await;
+    for since in ["one", "two"] {
+        let stored = create(&store, "n1", since.to_owned()).await;
+        assert_eq!(stored.expect("a request"), "one");
+    }
+    let key = FabricKey::Drain("n1".to_owned()).to_string();
+    let stored = store.get(key.into()).await.expect("an answer");
+    assert_eq!(stored.expect("a request").version, 1, "written once");
+}
+
+#[tokio::test]
+async fn undrain_needs_a_request_or_a_report() {
+    let store = with_node().await;
+    let error = end_request(&store, "n1").await.expect_err("no drain");
+    assert_eq!(error.to_string(), "node n1 is not being drained");
+    let key = FabricKey::DrainReport("n1".to_owned()).to_string();
+    put(&store, key, report("noon", DrainStage::Drained)).await;
+    end_request(&store, "n1").await.expect("it has a report");
+    request(&store, "n1").await.expect("a request");
+    end_request(&store, "n1").await.expect("it is deleted");
+    let key = FabricKey::Drain("n1".to_owned()).to_string();
+    assert_eq!(store.get(key.into()).await.expect("an answer"), None);
 }
 
 #[tokio::test]
