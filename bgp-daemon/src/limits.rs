@@ -81,6 +81,9 @@ pub const NODE_DRAIN_STAGE_MAX: Duration = Duration::from_secs(10);
 /// Interval between checks whether all has been sent in a stage.
 pub const NODE_DRAIN_LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Interval between counts of the neighbors of a node that is drained.
+pub const NODE_DRAINED_LOOK_EVERY: Duration = Duration::from_secs(5);
+
 /// Interval between checks whether the session with an unregistered reflector is still up.
 pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);
 

@@ -20,7 +20,9 @@ use calico_model::{DrainReport, DrainStage};
 use daemon_common::events::{Event, Text};
 use daemon_common::report::DrainFigures;
 
-use crate::limits::{NODE_DRAIN_LOOK_EVERY, NODE_DRAIN_SETTLE, NODE_DRAIN_STAGE_MAX};
+use crate::limits::{
+    NODE_DRAIN_LOOK_EVERY, NODE_DRAIN_SETTLE, NODE_DRAIN_STAGE_MAX, NODE_DRAINED_LOOK_EVERY,
+};
 
 #[cfg(test)]
 mod tests;
@@ -54,6 +56,8 @@ struct Stage {
     up_to_date: BTreeSet<PeerId>,
     /// Established neighbors that have not been sent all.
     behind: usize,
+    /// The same when the node was drained: the stored report does not change later.
+    behind_at_end: usize,
 }
 
 impl Stage {
@@ -65,6 +69,7 @@ impl Stage {
             sent_at: None,
             up_to_date: BTreeSet::new(),
             behind: 0,
+            behind_at_end: 0,
         }
     }
 }
@@ -156,7 +161,12 @@ impl NodeDrain {
         let Some(stage) = &mut self.stage else {
             return false;
         };
-        if now < stage.look_at || stage.of == DrainStage::Drained {
+        if now < stage.look_at {
+            return false;
+        }
+        if stage.of == DrainStage::Drained {
+            stage.look_at = now + NODE_DRAINED_LOOK_EVERY;
+            self.neighbors = stage.note_up_to_date(now, speaker);
             return false;
         }
         stage.look_at = now + NODE_DRAIN_LOOK_EVERY;
@@ -181,6 +191,7 @@ impl NodeDrain {
             return true;
         }
         stage.of = DrainStage::Drained;
+        stage.behind_at_end = stage.behind;
         self.events.push_back(Event::NodeDrained {
             behind: stage.behind as u64,
         });
@@ -189,8 +200,7 @@ impl NodeDrain {
 
     /// When to [`look`](Self::look) again.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let stage = self.stage.as_ref()?;
-        (stage.of != DrainStage::Drained).then_some(stage.look_at)
+        self.stage.as_ref().map(|stage| stage.look_at)
     }
 
     /// Returns the next event.
@@ -219,7 +229,7 @@ impl NodeDrain {
             since: since.clone(),
             stage: stage.of,
             behind: match stage.of {
-                DrainStage::Drained => u32::try_from(stage.behind).unwrap_or(u32::MAX),
+                DrainStage::Drained => u32::try_from(stage.behind_at_end).unwrap_or(u32::MAX),
                 DrainStage::Services | DrainStage::All => 0,
             },
             unknown: Default::default(),

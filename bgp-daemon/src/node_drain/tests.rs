@@ -218,3 +218,33 @@ fn neighbor_that_does_not_read_delays_a_stage_up_to_a_limit() {
     assert_eq!((figures.neighbors, figures.behind), (2, 1));
     assert!(network.is_last_choice(BLOCK));
 }
+
+#[test]
+fn neighbors_are_counted_after_the_node_is_drained() {
+    let mut network = Network::mesh(NodeDrain::new(None));
+    network.0.node_mut(1).drain.started();
+    network.0.stall(3, true);
+    for at in 0..20_000 {
+        let net = format!("10.66.{}.{}/32", at / 256, at % 256);
+        network.0.announce(1, &net);
+    }
+    network.0.settle();
+    network.change(|drain, now| drain.assign(now, &duties(Some("noon"))));
+    network.0.advance(NODE_DRAIN_STAGE_MAX * 2 + SECOND * 2);
+    let figures = |network: &Network| {
+        let figures = network.0.node(1).drain.figures().expect("it is drained");
+        (figures.neighbors, figures.behind)
+    };
+    let report = network.0.node(1).drain.report();
+    let drained = report.as_ref().expect("a report");
+    assert_eq!((drained.stage, drained.behind), (DrainStage::Drained, 1));
+    assert_eq!(figures(&network), (2, 1));
+    network.0.stall(3, false);
+    network.0.advance(NODE_DRAINED_LOOK_EVERY * 2);
+    assert_eq!(figures(&network), (2, 0));
+    network.0.remove(3);
+    network.0.advance(NODE_DRAINED_LOOK_EVERY * 2);
+    assert_eq!(figures(&network), (1, 0));
+    let later = network.0.node(1).drain.report();
+    assert_eq!(later, report, "the stored report does not change");
+}
