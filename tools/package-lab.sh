@@ -415,6 +415,7 @@ purged() {
     ! in_host "$host" pgrep '^cambric' >/dev/null || fail "a purge in $host leaves daemons"
     ! in_host "$host" nft list table inet cambric-guard >/dev/null 2>&1 ||
         fail "a purge in $host leaves the host guard"
+    [ -z "$(in_host "$host" ip route show table 80119 2>/dev/null)" ] || fail "a purge in $host leaves the route of Felix"
     # Others come and go there meanwhile.
     left=$(find "/mnt/$host/upper" -ignore_readdir_race -name '*cambric*' ! -type c
         in_host "$host" find /run /tmp /dev/shm -ignore_readdir_race -name '*cambric*')
