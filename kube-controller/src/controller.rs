@@ -72,6 +72,10 @@ pub struct Controller {
     retry_delay: Duration,
     /// Faults are tried again then.
     faults_at: Option<Instant>,
+    /// The resources whose last write has met another value.
+    conflicts: BTreeSet<ResourceKey>,
+    /// Whether the datastore was read again since the present write began.
+    is_reread: bool,
 }
 
 /// An input of the controller.
@@ -109,6 +113,8 @@ impl Controller {
             retry_at: Instant::now(),
             retry_delay: WRITE_RETRY_MIN,
             faults_at: None,
+            conflicts: BTreeSet::new(),
+            is_reread: false,
         }
     }
 
@@ -318,6 +324,10 @@ impl Controller {
             Update::Change(change) => self.take_change(change),
             Update::Status(status) => {
                 let is_synced = status == Status::InSync && self.status != Status::InSync;
+                if status != Status::InSync {
+                    self.stored.forget_own();
+                    self.is_reread = true;
+                }
                 self.status = status;
                 let revision = self.follower.revision();
                 emit_datastore(&Datastore {

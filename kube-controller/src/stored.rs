@@ -39,6 +39,8 @@ pub struct Stored {
     endpoints: BTreeMap<ObjectId, BTreeSet<ResourceKey>>,
     record: Option<Value>,
     confirmation: Option<Value>,
+    /// The revisions of own writes that the follower has not delivered yet, by key.
+    own: BTreeMap<String, Revision>,
 }
 
 /// The part of the datastore that has changed.
@@ -75,13 +77,14 @@ impl Stored {
         }
     }
 
-    /// Sets the value of a key. A value that is older than the known one is ignored: the controller
-    /// has written that itself.
+    /// Sets the value of a key, as the follower delivers it. A value that is older than an own write
+    /// of the key is ignored until the follower has delivered that write.
     pub fn set(&mut self, key: &[u8], value: Option<Value>) -> Part {
         let text = String::from_utf8_lossy(key);
+        let is_ignored = self.is_older_than_own(&text, value.as_ref());
         match &*text {
             SERVER_KEY => {
-                if !is_older(self.record.as_ref(), value.as_ref()) {
+                if !is_ignored {
                     self.record = value;
                 }
                 return Part::Record;
@@ -94,18 +97,63 @@ impl Stored {
         }
         match text.parse() {
             Ok(Key::Resource(key)) => {
-                self.set_resource(&key, value);
+                if !is_ignored {
+                    self.set_resource(&key, value);
+                }
                 Part::Resource(key)
             }
             _ => Part::Other,
         }
     }
 
-    /// Sets the value of a resource.
-    pub fn set_resource(&mut self, key: &ResourceKey, value: Option<Value>) {
-        if is_older(self.resources.get(key), value.as_ref()) {
+    /// Returns whether the follower has not yet reached the last own write of a key.
+    fn is_older_than_own(&mut self, key: &str, value: Option<&Value>) -> bool {
+        let (Some(own), Some(value)) = (self.own.get(key), value) else {
+            return false;
+        };
+        let is_older = value.revision < *own;
+        if !is_older {
+            self.own.remove(key);
+        }
+        is_older
+    }
+
+    /// Sets the value of a resource after an own write at a revision, or after the conflict of a
+    /// write. `was`: the revision that the write required. If the follower has delivered another value
+    /// since, it also delivers the present one.
+    pub fn set_own(
+        &mut self,
+        key: &ResourceKey,
+        was: Revision,
+        value: Option<Value>,
+        written: Option<Revision>,
+    ) {
+        let known = self.resources.get(key).map(|value| value.revision);
+        if known.unwrap_or(Revision::ZERO) != was {
             return;
         }
+        match written {
+            Some(revision) => drop(self.own.insert(key.to_string(), revision)),
+            None => drop(self.own.remove(&key.to_string())),
+        }
+        self.set_resource(key, value);
+    }
+
+    /// Sets the record after an own write. `was`: the revision of the record before it.
+    pub fn set_own_record(&mut self, was: Option<Revision>, value: Value) {
+        if self.record.as_ref().map(|record| record.revision) == was {
+            self.own.insert(SERVER_KEY.to_owned(), value.revision);
+            self.record = Some(value);
+        }
+    }
+
+    /// Forgets which own writes the follower has not delivered: it reads the datastore again, which may
+    /// have been restored from a backup.
+    pub fn forget_own(&mut self) {
+        self.own.clear();
+    }
+
+    fn set_resource(&mut self, key: &ResourceKey, value: Option<Value>) {
         let pod = pod_of(key);
         match value {
             Some(value) => {
@@ -151,13 +199,6 @@ impl Stored {
     /// Returns the text with which an operator confirms an API server.
     pub const fn confirmation(&self) -> Option<&Value> {
         self.confirmation.as_ref()
-    }
-}
-
-fn is_older(known: Option<&Value>, value: Option<&Value>) -> bool {
-    match (known, value) {
-        (Some(known), Some(value)) => value.revision < known.revision,
-        _ => false,
     }
 }
 
@@ -223,15 +264,57 @@ mod tests {
         assert_eq!(stored.endpoints(&pod).count(), 0);
     }
 
-    #[test]
-    fn older_values_are_ignored() {
+    /// Returns a store with a profile of revision 2, and the key of it.
+    fn one() -> (Stored, ResourceKey) {
         let mut stored = Stored::default();
         let key = format!("{}kns.a", Kind::Profile.prefix());
-        for revision in [2, 5, 4] {
-            stored.set(key.as_bytes(), Some(value(revision)));
+        match stored.set(key.as_bytes(), Some(value(2))) {
+            Part::Resource(key) => (stored, key),
+            part => panic!("{part:?}"),
         }
-        let found = stored.keys().next().and_then(|key| stored.get(key));
-        assert_eq!(found, Some(&value(5)));
+    }
+
+    fn deliver(stored: &mut Stored, key: &ResourceKey, revision: i64) {
+        stored.set(key.to_string().as_bytes(), Some(value(revision)));
+    }
+
+    #[test]
+    fn values_before_an_own_write_are_ignored() {
+        let (mut stored, key) = one();
+        let own = Revision(5);
+        stored.set_own(&key, Revision(2), Some(value(5)), Some(own));
+        deliver(&mut stored, &key, 4);
+        assert_eq!(stored.get(&key), Some(&value(5)));
+        // Once the own write was delivered, the follower counts alone.
+        deliver(&mut stored, &key, 5);
+        deliver(&mut stored, &key, 3);
+        assert_eq!(stored.get(&key), Some(&value(3)));
+    }
+
+    #[test]
+    fn restored_datastore_replaces_values_of_own_writes() {
+        let (mut stored, key) = one();
+        stored.set_own(&key, Revision(2), Some(value(5)), Some(Revision(5)));
+        stored.set_own_record(None, value(6));
+        stored.forget_own();
+        deliver(&mut stored, &key, 1);
+        stored.set(SERVER_KEY.as_bytes(), Some(value(1)));
+        assert_eq!(stored.get(&key), Some(&value(1)));
+        assert_eq!(stored.record(), Some(&value(1)));
+        // A conflict has the present value, also if that is older.
+        deliver(&mut stored, &key, 9);
+        stored.set_own(&key, Revision(9), Some(value(2)), None);
+        assert_eq!(stored.get(&key), Some(&value(2)));
+    }
+
+    #[test]
+    fn late_result_of_a_write_does_not_replace_a_newer_value() {
+        let (mut stored, key) = one();
+        deliver(&mut stored, &key, 7);
+        stored.set_own(&key, Revision(2), Some(value(5)), Some(Revision(5)));
+        assert_eq!(stored.get(&key), Some(&value(7)));
+        deliver(&mut stored, &key, 4);
+        assert_eq!(stored.get(&key), Some(&value(4)));
     }
 
     #[test]

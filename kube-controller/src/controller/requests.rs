@@ -23,9 +23,11 @@ pub(super) enum Done {
     Wrote {
         results: Vec<(Job, Written)>,
         record: Option<Bytes>,
+        was: Option<Revision>,
     },
     Recorded {
         record: Bytes,
+        was: Option<Revision>,
         confirmed: bool,
         result: Result<Revision, Error>,
     },
@@ -64,22 +66,35 @@ impl Controller {
 
     pub(super) fn write(&mut self, jobs: Vec<Job>, record: Option<Bytes>) {
         let store = Arc::clone(&self.store);
+        let was = self.begin_write();
         self.running = Some(Box::pin(async move {
             let results = write_all(store, jobs, record.clone()).await;
-            Done::Wrote { results, record }
+            Done::Wrote {
+                results,
+                record,
+                was,
+            }
         }));
     }
 
     fn write_record(&mut self, record: Bytes, confirmation: Option<Revision>) {
         let store = Arc::clone(&self.store);
+        let was = self.begin_write();
         self.running = Some(Box::pin(async move {
             let result = write_record(store, record.clone(), confirmation).await;
             Done::Recorded {
                 record,
+                was,
                 confirmed: confirmation.is_some(),
                 result,
             }
         }));
+    }
+
+    /// Returns the revision of the record before a write.
+    fn begin_write(&mut self) -> Option<Revision> {
+        self.is_reread = false;
+        self.stored.record().map(|record| record.revision)
     }
 
     /// Asks the server for its UID, right before resources are deleted.
@@ -103,18 +118,30 @@ impl Controller {
 
     pub(super) fn finish(&mut self, done: Done) {
         match done {
-            Done::Wrote { results, record } => {
+            Done::Wrote {
+                results,
+                record,
+                was,
+            } => {
+                let mut last = None;
                 for (job, written) in results {
-                    self.finish_write(job, written, record.as_ref());
+                    if let Written::Done(revision) = &written {
+                        last = Some(*revision);
+                    }
+                    self.finish_write(job, written);
+                }
+                if let (Some(record), Some(revision)) = (record, last) {
+                    self.recorded(record, was, revision);
                 }
             }
             Done::Recorded {
                 record,
+                was,
                 confirmed,
                 result,
             } => match result {
                 Ok(revision) => {
-                    self.recorded(record, revision);
+                    self.recorded(record, was, revision);
                     if confirmed {
                         let key = CONFIRMED_KEY;
                         self.stored.set(key.as_bytes(), None);
@@ -154,10 +181,11 @@ impl Controller {
         }
     }
 
-    fn finish_write(&mut self, job: Job, written: Written, record: Option<&Bytes>) {
+    fn finish_write(&mut self, job: Job, written: Written) {
         match written {
             Written::Done(revision) => {
                 self.faults.remove(&job.key);
+                self.conflicts.remove(&job.key);
                 match &job.octets {
                     Some(_) => self.counts.written += 1,
                     None => {
@@ -168,15 +196,16 @@ impl Controller {
                     }
                 }
                 let value = job.octets.map(|octets| Value { octets, revision });
-                self.stored.set_resource(&job.key, value);
-                if let Some(record) = record {
-                    self.recorded(record.clone(), revision);
-                }
+                self.learn(job.key, job.was, value, Some(revision));
                 self.succeeded();
             }
             Written::Conflict(value) => {
-                self.stored.set_resource(&job.key, value);
-                self.unchecked.insert(job.key);
+                self.learn(job.key.clone(), job.was, value, None);
+                self.unchecked.insert(job.key.clone());
+                // A second conflict of a key: the follower and the datastore disagree.
+                if !self.conflicts.insert(job.key) {
+                    self.failed();
+                }
             }
             Written::Failed(error) if error.is_transient() => {
                 self.unchecked.insert(job.key);
@@ -189,11 +218,27 @@ impl Controller {
         }
     }
 
-    fn recorded(&mut self, octets: Bytes, revision: Revision) {
-        let key = SERVER_KEY;
-        let value = Value { octets, revision };
-        self.stored.set(key.as_bytes(), Some(value));
-        self.take_record();
+    /// Sets the value that a write has shown. If the datastore was read again since the write began, the
+    /// follower delivers it.
+    fn learn(
+        &mut self,
+        key: ResourceKey,
+        was: Revision,
+        value: Option<Value>,
+        written: Option<Revision>,
+    ) {
+        match self.is_reread {
+            true => drop(self.unchecked.insert(key)),
+            false => self.stored.set_own(&key, was, value, written),
+        }
+    }
+
+    fn recorded(&mut self, octets: Bytes, was: Option<Revision>, revision: Revision) {
+        if !self.is_reread {
+            let value = Value { octets, revision };
+            self.stored.set_own_record(was, value);
+            self.take_record();
+        }
     }
 
     const fn succeeded(&mut self) {
