@@ -227,7 +227,7 @@ impl Controller {
                     .for_each(|object| self.report_parts(watched, object));
                 self.guard.listed(watched, revision);
                 let touched = self.objects.set_all(watched, objects);
-                self.touch(touched);
+                self.touch(watched, touched);
                 // Also resources whose objects were deleted before the list.
                 let owned = |key: &&ResourceKey| Watched::owner_of(key) == Some(watched);
                 self.unchecked
@@ -243,7 +243,7 @@ impl Controller {
                 self.guard.reached(watched, revision);
                 self.report_parts(watched, &object);
                 let touched = self.objects.set(watched, *object);
-                self.touch(touched);
+                self.touch(watched, touched);
                 self.look_at_identity(watched);
             }
             News::Removed {
@@ -253,7 +253,7 @@ impl Controller {
             } => {
                 self.guard.reached(watched, revision);
                 let touched = self.objects.remove(watched, &object.id);
-                self.touch(touched);
+                self.touch(watched, touched);
                 self.look_at_identity(watched);
             }
             News::Reached { watched, revision } => {
@@ -303,7 +303,10 @@ impl Controller {
         }
     }
 
-    fn touch(&mut self, touched: Touched) {
+    fn touch(&mut self, watched: Watched, touched: Touched) {
+        if watched == Watched::ClusterNetworkPolicy && !touched.keys.is_empty() {
+            self.check_tiers();
+        }
         self.unchecked.extend(touched.keys);
         for pod in &touched.pods {
             self.unchecked.extend(self.stored.endpoints(pod).cloned());
@@ -311,6 +314,13 @@ impl Controller {
         if touched.nodes {
             self.check_kinds(&[Kind::Node, Kind::WorkloadEndpoint]);
         }
+    }
+
+    /// Compares the tiers. A refused one waits for its next attempt.
+    fn check_tiers(&mut self) {
+        let faults = &self.faults;
+        let tiers = tier_keys().filter(|key| !faults.contains_key(key));
+        self.unchecked.extend(tiers);
     }
 
     fn check_kinds(&mut self, kinds: &[Kind]) {
@@ -340,6 +350,7 @@ impl Controller {
                 if is_synced {
                     self.unchecked.extend(self.stored.keys().cloned());
                     self.unchecked.extend(self.objects.keys().cloned());
+                    self.check_tiers();
                 }
             }
         }
@@ -383,9 +394,6 @@ impl Controller {
     /// Compares resources with the datastore, and returns those to write.
     fn compare(&mut self) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for key in tier_keys() {
-            self.compare_one(key, &mut jobs);
-        }
         for _ in 0..COMPARISONS_PER_STEP {
             if jobs.len() >= WRITES_PER_BATCH {
                 break;

@@ -5,7 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use calico_model::Kind;
+use calico_store::{
+    Answer, Error, Lease, LeaseId, LeaseState, Listing, Query, Revision, Store, Txn, TxnReply,
+    Watch, WatchRequest,
+};
 use cambric_kube::{Access, Completeness, Controller, Failure, Trust, Watched};
+use etcd_lite::Local;
 use interop_tests::{ApiServer, Certificates};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -280,5 +286,86 @@ fn datastore_that_is_not_ready_is_not_written() {
         put(&store, "clusterinformations/default", interop_tests::READY).await;
         settle(&mut controller).await;
         assert!(get(&store, CLOSED).await.is_some());
+    });
+}
+
+/// A store whose role does not grant tiers. Counts the writes of them.
+struct NoTiers {
+    store: Local,
+    attempts: Arc<AtomicU64>,
+}
+
+impl Store for NoTiers {
+    fn range(&self, query: Query) -> Answer<'_, Listing> {
+        self.store.range(query)
+    }
+
+    fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
+        let prefix = Kind::Tier.prefix();
+        let mut keys = txn.compares.iter().map(|compare| &compare.range);
+        if keys.any(|range| range.to_string().contains(&prefix)) {
+            self.attempts.fetch_add(1, Ordering::Relaxed);
+            return Box::pin(async { Err(Error::Denied("permission denied".to_owned())) });
+        }
+        self.store.txn(txn)
+    }
+
+    fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
+        self.store.watch(request)
+    }
+
+    fn compact(&self, at: Revision) -> Answer<'_, ()> {
+        self.store.compact(at)
+    }
+
+    fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
+        self.store.lease_grant(ttl_s)
+    }
+
+    fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
+        self.store.lease_keep_alive(id)
+    }
+
+    fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
+        self.store.lease_revoke(id)
+    }
+
+    fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
+        self.store.lease_state(id)
+    }
+}
+
+#[test]
+fn refused_write_is_tried_again_after_a_delay() {
+    run(async {
+        let server = filled().await;
+        server.define("ClusterNetworkPolicy");
+        let rule = json!({"action": "Deny", "from": [{"namespaces": {}}]});
+        let cluster_policy = |name: &str| {
+            json!({"kind": "ClusterNetworkPolicy", "metadata": {"name": name}, "spec": {
+                "tier": "Admin", "priority": 1, "subject": {"namespaces": {}}, "ingress": [rule]}})
+        };
+        server.apply(cluster_policy("first"));
+        let store = ready_store().await;
+        let attempts = Arc::new(AtomicU64::new(0));
+        let refusing = NoTiers {
+            store: store.clone(),
+            attempts: Arc::clone(&attempts),
+        };
+        let begun = Instant::now();
+        let mut controller = Controller::start(Arc::new(refusing), access(&server));
+        let path = |name: &str| format!("globalnetworkpolicies/kcnp.kube-admin.{name}");
+        until_stored(&mut controller, &path("first"), true).await;
+        for name in ["second", "third"] {
+            server.apply(cluster_policy(name));
+            until_stored(&mut controller, &path(name), true).await;
+        }
+        let (attempts, elapsed_s) = (attempts.load(Ordering::Relaxed), begun.elapsed().as_secs());
+        assert!(attempts >= 2, "both tiers");
+        let allowed = 2 * (1 + elapsed_s / cambric_kube::limits::WRITE_RETRY_MAX.as_secs());
+        assert!(
+            attempts <= allowed,
+            "{attempts} attempts in {elapsed_s} s, allowed {allowed}"
+        );
     });
 }
