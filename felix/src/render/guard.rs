@@ -594,8 +594,7 @@ fn next_hops(frame: &Frame, per_minute: u32) -> Vec<Rule> {
         let new = Match::Remember(Seen::NextHop, family, NEXT_HOPS_SEEN[place].into());
         remember.push(rule(vec![new], Verdict::Return));
     }
-    let limit = Limit::PerMinute(per_minute);
-    let words = "next hops over the budget";
+    let (limit, words) = (Limit::PerMinute(per_minute), "next hops over the budget");
     rules.extend(first_seen(limit, NEXT_HOP_RATES, remember, words));
     rules
 }

@@ -140,7 +140,7 @@ fn table_that_may_exist_is_written_after_a_change_of_rules() {
 }
 
 #[test]
-fn table_of_removed_interfaces_is_written_after_a_change_of_rules() {
+fn table_of_removed_interfaces_is_written_with_new_rules() {
     let mut world = world();
     configure(&mut world, &json!({"nftablesFlowTableOffload": "All"}));
     world.pass(Duration::from_secs(60));
