@@ -283,8 +283,14 @@ impl ApiServer {
     /// Goes back to an earlier revision, as a restored backup does. All watches are cut off, and
     /// earlier versions expire.
     pub fn restore(&self, revision: u64) {
+        self.restore_bumped(revision, 0);
+    }
+
+    /// Goes back to the objects of an earlier revision; the revision itself grows by `bump`, as with
+    /// `etcdutl snapshot restore --bump-revision --mark-compacted`.
+    pub fn restore_bumped(&self, revision: u64, bump: u64) {
         let mut state = self.shared.state();
-        state.objects.restore(revision);
+        state.objects.restore(revision, bump);
         state.objects.compact();
         state.marks.cuts += 1;
         drop(state);

@@ -1,6 +1,7 @@
 //! The controller: readers of the API server, a follower of the datastore, and the writes between
 //! them. One task owns everything.
 
+mod losses;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,12 @@ pub struct Controller {
     pub(crate) unchecked: BTreeSet<ResourceKey>,
     /// The resources to delete once that is allowed.
     pub(crate) unwanted: BTreeSet<ResourceKey>,
+    /// The resources without an object whose deletion an event or an operator has shown.
+    pub(crate) proven: BTreeSet<ResourceKey>,
+    /// The kinds whose watch is open.
+    pub(crate) followed: BTreeSet<Watched>,
+    /// The kinds with a list that was not compared with the datastore.
+    new_lists: BTreeSet<Watched>,
     /// Why they are not deleted, as it was reported last.
     pub(crate) held: Option<Held>,
     pub(crate) stored: Stored,
@@ -103,6 +110,9 @@ impl Controller {
             faults: BTreeMap::new(),
             unchecked: BTreeSet::new(),
             unwanted: BTreeSet::new(),
+            proven: BTreeSet::new(),
+            followed: BTreeSet::new(),
+            new_lists: BTreeSet::new(),
             held: Some(Held::Incomplete),
             stored: Stored::default(),
             store,
@@ -233,6 +243,8 @@ impl Controller {
                 self.unchecked
                     .extend(self.stored.keys().filter(owned).cloned());
                 self.look_at_identity(watched);
+                self.new_lists.insert(watched);
+                self.look_at_lists();
             }
             News::Changed {
                 watched,
@@ -253,8 +265,16 @@ impl Controller {
             } => {
                 self.guard.reached(watched, revision);
                 let touched = self.objects.remove(watched, &object.id);
+                self.proven.extend(touched.keys.iter().cloned());
                 self.touch(watched, touched);
                 self.look_at_identity(watched);
+            }
+            News::Watching { watched } => {
+                self.failures.remove(&watched);
+                self.followed.insert(watched);
+            }
+            News::Ended { watched } => {
+                self.followed.remove(&watched);
             }
             News::Reached { watched, revision } => {
                 self.failures.remove(&watched);
@@ -272,6 +292,7 @@ impl Controller {
                     });
                 }
                 self.failures.insert(watched, failure);
+                self.followed.remove(&watched);
             }
         }
     }
@@ -351,6 +372,7 @@ impl Controller {
                     self.unchecked.extend(self.stored.keys().cloned());
                     self.unchecked.extend(self.objects.keys().cloned());
                     self.check_tiers();
+                    self.look_at_lists();
                 }
             }
         }
@@ -408,6 +430,7 @@ impl Controller {
 
     fn compare_one(&mut self, key: ResourceKey, jobs: &mut Vec<Job>) {
         self.unwanted.remove(&key);
+        let is_proven = self.proven.remove(&key);
         match plan(&key, &self.objects, &self.stored) {
             Ok(Change::Nothing) => {
                 self.faults.remove(&key);
@@ -418,6 +441,9 @@ impl Controller {
                 was,
             }),
             Ok(Change::Delete { .. }) => {
+                if is_proven {
+                    self.proven.insert(key.clone());
+                }
                 self.unwanted.insert(key);
             }
             Err(reason) => self.fault(key, reason),
@@ -438,18 +464,9 @@ impl Controller {
 
     /// Returns why resources may not be deleted.
     fn hold(&self) -> Option<Held> {
-        let is_unknown =
-            |watched: &Watched| self.objects.completeness(*watched) == Completeness::Unknown;
-        let held = self.guard.held(!self.unwanted.is_empty());
-        match held {
-            None if self.guard.record().is_none() && Watched::ALL.iter().any(is_unknown) => {
-                Some(Held::Incomplete)
-            }
-            Some(Held::NoIdentity)
-                if self.objects.completeness(Watched::Namespace) == Completeness::Unknown =>
-            {
-                Some(Held::Incomplete)
-            }
+        let is_listed = self.objects.completeness(Watched::Namespace) != Completeness::Unknown;
+        match self.guard.held(!self.unwanted.is_empty()) {
+            Some(Held::NoIdentity) if !is_listed => Some(Held::Incomplete),
             held => held,
         }
     }

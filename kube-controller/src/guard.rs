@@ -12,6 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::kinds::Watched;
+use crate::limits::{RECORD_LAG_MAX, REVISION_JUMP_MAX};
 
 /// The prefix of the controller's own keys.
 pub const KEYS_PREFIX: &str = "/cambric/kubernetes/v1/";
@@ -38,7 +39,7 @@ pub struct Record {
 /// Why deletions are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Not all kinds have been listed yet.
+    /// The namespaces have not been listed yet.
     Incomplete,
     /// The server has no namespace `kube-system`.
     NoIdentity,
@@ -55,6 +56,24 @@ pub enum Held {
         /// The known one.
         known: u64,
     },
+    /// A revision is far above the known one.
+    RevisionJump {
+        /// The kind.
+        watched: Watched,
+        /// The revision of the list or event.
+        found: u64,
+        /// The known one.
+        known: u64,
+    },
+    /// A list lacks many objects.
+    Losses {
+        /// The kind.
+        watched: Watched,
+        /// The number of resources without an object.
+        missing: usize,
+        /// The number of resources.
+        all: usize,
+    },
     /// The reason is that of an earlier run.
     Earlier(String),
     /// The record in the datastore is invalid.
@@ -64,7 +83,7 @@ pub enum Held {
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Incomplete => f.write_str("not all kinds have been listed yet"),
+            Self::Incomplete => f.write_str("the namespaces have not been listed yet"),
             Self::NoIdentity => f.write_str("the API server has no namespace kube-system"),
             Self::Unconfirmed => {
                 f.write_str("no API server was confirmed yet, and resources would be deleted")
@@ -79,6 +98,22 @@ impl fmt::Display for Held {
             } => write!(
                 f,
                 "the API server was restored: {watched} list of revision {found}, known {known}"
+            ),
+            Self::RevisionJump {
+                watched,
+                found,
+                known,
+            } => write!(
+                f,
+                "the API server was restored: {watched} revision {found} is far above {known}"
+            ),
+            Self::Losses {
+                watched,
+                missing,
+                all,
+            } => write!(
+                f,
+                "the {watched} list lacks the objects of {missing} of {all} resources"
             ),
             Self::Earlier(reason) => f.write_str(reason),
             Self::InvalidRecord => write!(f, "the value of {SERVER_KEY} is invalid"),
@@ -115,11 +150,15 @@ impl Guard {
         };
         match serde_json::from_slice::<Record>(value) {
             Ok(record) => {
+                let is_first = self.record.is_none();
                 if let (Some(reason), None) = (&record.held, &self.alarm) {
                     self.alarm = Some(Held::Earlier(reason.clone()));
                 }
                 self.record = Some(record);
                 self.compare_all();
+                if is_first {
+                    self.look_for_jumps();
+                }
             }
             Err(_) => self.alarm = Some(Held::InvalidRecord),
         }
@@ -141,28 +180,67 @@ impl Guard {
                 known,
             });
         }
+        self.look_for_jump(watched, revision, known);
         self.revisions.insert(watched, revision);
     }
 
     /// Records the revision of an event.
     pub fn reached(&mut self, watched: Watched, revision: u64) {
+        self.look_for_jump(watched, revision, self.known(watched));
         let newest = self.revisions.entry(watched).or_default();
         *newest = revision.max(*newest);
     }
 
-    /// Returns the newest known revision of a kind.
-    fn known(&self, watched: Watched) -> u64 {
+    /// A server that was restored with a revision bump has a far greater revision.
+    fn look_for_jump(&mut self, watched: Watched, found: u64, known: u64) {
+        if known > 0 && found > known.saturating_add(REVISION_JUMP_MAX) {
+            self.raise(Held::RevisionJump {
+                watched,
+                found,
+                known,
+            });
+        }
+    }
+
+    fn look_for_jumps(&mut self) {
+        for (watched, found) in self.revisions.clone() {
+            self.look_for_jump(watched, found, self.recorded(watched));
+        }
+    }
+
+    /// Returns the stored revision of a kind; zero if the kind was never recorded.
+    fn recorded(&self, watched: Watched) -> u64 {
         let record = self.record.as_ref();
         let stored = record.and_then(|record| record.revisions.get(watched.name()));
-        let read = self.revisions.get(&watched);
-        stored.max(read).copied().unwrap_or_default()
+        stored.copied().unwrap_or_default()
+    }
+
+    /// Returns whether a list of the kind was recorded before.
+    pub fn has_recorded(&self, watched: Watched) -> bool {
+        self.recorded(watched) > 0
+    }
+
+    /// Returns whether the stored revisions lack a kind, or are far behind.
+    pub fn is_record_behind(&self) -> bool {
+        let is_behind = |(watched, found): (&Watched, &u64)| {
+            let stored = self.recorded(*watched);
+            stored == 0 || *found > stored.saturating_add(RECORD_LAG_MAX)
+        };
+        self.record.is_some() && self.alarm.is_none() && self.revisions.iter().any(is_behind)
+    }
+
+    /// Returns the newest known revision of a kind.
+    fn known(&self, watched: Watched) -> u64 {
+        let read = self.revisions.get(&watched).copied();
+        self.recorded(watched).max(read.unwrap_or_default())
     }
 
     /// Keeps the first reason. That the server is another one explains its older revisions.
-    fn raise(&mut self, alarm: Held) {
+    pub(crate) fn raise(&mut self, alarm: Held) {
         let is_better = match (&self.alarm, &alarm) {
             (None, _) => true,
-            (Some(Held::OlderRevision { .. }), Held::OtherServer) => true,
+            (Some(Held::OtherServer), _) => false,
+            (Some(_), Held::OtherServer) => true,
             (Some(_), _) => false,
         };
         if is_better {
@@ -240,7 +318,7 @@ impl Guard {
         let known = |watched: &Watched| (watched.name().to_owned(), self.known(*watched));
         Some(Record {
             uid,
-            revisions: Watched::ALL.iter().map(known).collect(),
+            revisions: self.revisions.keys().map(known).collect(),
             held: None,
         })
     }
@@ -264,6 +342,13 @@ mod tests {
         guard
     }
 
+    fn known_server() -> Guard {
+        let mut guard = known();
+        guard.set_uid(Some("a"));
+        guard.listed(Watched::NetworkPolicy, 200);
+        guard
+    }
+
     fn stored(guard: &Guard) -> Vec<u8> {
         serde_json::to_vec(&guard.next_record().expect("a record")).expect("JSON")
     }
@@ -283,6 +368,43 @@ mod tests {
             guard.next_record().expect("a record").revisions["NetworkPolicy"],
             210
         );
+    }
+
+    #[test]
+    fn revision_far_above_the_known_one_is_held() {
+        let bumped = 1_000_000_200;
+        let is_jump = |guard: &Guard| matches!(guard.held(true), Some(Held::RevisionJump { .. }));
+        let mut listed = known();
+        listed.set_uid(Some("a"));
+        listed.listed(Watched::NetworkPolicy, bumped);
+        assert!(is_jump(&listed));
+        let mut reached = known();
+        reached.set_uid(Some("a"));
+        reached.reached(Watched::NetworkPolicy, bumped);
+        assert!(is_jump(&reached));
+        // The list is read before the record.
+        let mut late = Guard::default();
+        late.set_uid(Some("a"));
+        late.listed(Watched::NetworkPolicy, bumped);
+        late.set_record(Some(&stored(&known_server())));
+        assert!(is_jump(&late));
+        assert!(late.confirm("a"));
+        late.set_record(Some(&stored(&late)));
+        assert_eq!(late.held(true), None);
+    }
+
+    #[test]
+    fn kind_that_was_never_listed_is_not_recorded() {
+        let mut guard = known_server();
+        assert!(guard.has_recorded(Watched::NetworkPolicy));
+        assert!(!guard.has_recorded(Watched::Pod));
+        assert!(!guard.is_record_behind());
+        guard.listed(Watched::Pod, 300);
+        assert!(guard.is_record_behind());
+        guard.set_record(Some(&stored(&guard)));
+        assert!(guard.has_recorded(Watched::Pod) && !guard.is_record_behind());
+        guard.reached(Watched::Pod, 300 + RECORD_LAG_MAX + 1);
+        assert!(guard.is_record_behind());
     }
 
     #[test]

@@ -68,3 +68,16 @@ pub const WRITE_RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Reports about objects that the status shows.
 pub const NOTES_MAX: usize = 32;
+
+/// Missing objects of a kind in a list, up to which their resources are deleted without a confirmation.
+pub const LOSSES_MAX: usize = 10;
+
+/// The same as a percentage of the stored resources of the kind; the larger limit applies.
+pub const LOSSES_PERCENT_MAX: usize = 10;
+
+/// Difference of two revisions of a kind from which on the server counts as restored: a restore with
+/// etcdutl adds 10^9 by its common option.
+pub const REVISION_JUMP_MAX: u64 = 100_000_000;
+
+/// Difference between the stored revision of a kind and the present one, from which on it is stored.
+pub const RECORD_LAG_MAX: u64 = 10_000_000;

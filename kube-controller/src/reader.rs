@@ -41,6 +41,16 @@ pub enum News {
         /// Its last state.
         object: Box<Object>,
     },
+    /// A watch is open: changes follow.
+    Watching {
+        /// The kind.
+        watched: Watched,
+    },
+    /// A watch has ended regularly. The next one follows.
+    Ended {
+        /// The kind.
+        watched: Watched,
+    },
     /// All changes up to a revision have been reported.
     Reached {
         /// The kind.
@@ -234,10 +244,13 @@ impl Reading {
             escaped(&at)
         );
         let mut lines = self.server.watch(&path).await?;
+        let watched = self.watched;
+        self.send(News::Watching { watched }).await?;
         while let Some(event) = lines.next().await? {
             self.event(&event).await?;
         }
         self.pace.ended();
+        self.send(News::Ended { watched }).await?;
         Ok(())
     }
 

@@ -193,8 +193,9 @@ impl Objects {
         self.listable_from = self.revision;
     }
 
-    /// Goes back to an earlier revision, as a restored backup does.
-    pub(super) fn restore(&mut self, revision: u64) {
+    /// Goes back to the objects of an earlier revision, as a restored backup does. The revision is that
+    /// one plus `bump`.
+    pub(super) fn restore(&mut self, revision: u64, bump: u64) {
         while self
             .changes
             .last()
@@ -208,7 +209,7 @@ impl Objects {
                 None => drop(self.current.remove(&change.key)),
             }
         }
-        self.revision = revision;
+        self.revision = revision + bump;
     }
 }
 

@@ -272,7 +272,7 @@ fn secured_server_is_reached_with_token_and_authority() {
 fn datastore_that_is_not_ready_is_not_written() {
     run(async {
         let server = filled().await;
-        let store = etcd_lite::Local::empty();
+        let store = Local::empty();
         let locked = json!({"spec": {"clusterGUID": "lab", "datastoreReady": false}});
         put(&store, "clusterinformations/default", locked).await;
         let mut controller = start(&store, access(&server));

@@ -1,7 +1,7 @@
 //! Deletions that a wrong, empty or restored API server must not cause.
 
 use calico_store::{LeaseId, Store as _};
-use cambric_kube::{CONFIRMED_KEY, Controller, Held, SERVER_KEY};
+use cambric_kube::{CONFIRMED_KEY, Controller, Held, SERVER_KEY, Watched};
 use etcd_lite::Local;
 use interop_tests::ApiServer;
 use serde_json::Value;
@@ -158,5 +158,154 @@ fn server_that_changes_behind_its_address_is_noticed() {
         second.remove("NetworkPolicy", "prod", "closed");
         assert_eq!(until_held(&mut controller, &store).await, Held::OtherServer);
         assert!(get(&store, CLOSED).await.is_some());
+    });
+}
+
+// Promise: as cambric-interop-tests restored_server_deletes_nothing_until_confirmed
+#[test]
+fn server_restored_with_a_bump_deletes_nothing_until_confirmed() {
+    run(async {
+        let server = ApiServer::start(LOOPBACK, 1).await;
+        server.apply(namespace("prod"));
+        let backup = server.revision();
+        server.apply(policy("closed"));
+        let store = ready_store().await;
+        let mut controller = start(&store, access(&server));
+        settle(&mut controller).await;
+        server.restore_bumped(backup, 1_000_000_000);
+        let held = until_held(&mut controller, &store).await;
+        assert!(matches!(held, Held::RevisionJump { .. }), "{held:?}");
+        assert!(get(&store, CLOSED).await.is_some());
+        drop(controller);
+        let mut controller = start(&store, access(&server));
+        let held = until_held(&mut controller, &store).await;
+        assert!(matches!(held, Held::Earlier(_)), "{held:?}");
+        confirm(&store, &uid(&server)).await;
+        until_stored(&mut controller, CLOSED, false).await;
+    });
+}
+
+fn path(at: usize) -> String {
+    format!("networkpolicies/prod/knp.default.p{at}")
+}
+
+async fn with_policies(count: usize) -> ApiServer {
+    let server = ApiServer::start(LOOPBACK, 1).await;
+    server.apply(namespace("prod"));
+    for at in 0..count {
+        server.apply(policy(&format!("p{at}")));
+    }
+    server
+}
+
+fn remove(server: &ApiServer, policies: std::ops::Range<usize>) {
+    for at in policies {
+        server.remove("NetworkPolicy", "prod", &format!("p{at}"));
+    }
+}
+
+#[test]
+fn list_without_many_objects_deletes_nothing_until_confirmed() {
+    run(async {
+        let most = cambric_kube::limits::LOSSES_MAX;
+        let server = with_policies(2 * most + 2).await;
+        let store = ready_store().await;
+        let mut controller = start(&store, access(&server));
+        settle(&mut controller).await;
+        // As many as the limit are deleted after a list.
+        drop(controller);
+        remove(&server, 0..most);
+        let mut controller = start(&store, access(&server));
+        for at in 0..most {
+            until_stored(&mut controller, &path(at), false).await;
+        }
+        drop(controller);
+        remove(&server, most..2 * most + 1);
+        let mut controller = start(&store, access(&server));
+        let held = until_held(&mut controller, &store).await;
+        let wanted = Held::Losses {
+            watched: Watched::NetworkPolicy,
+            missing: most + 1,
+            all: most + 2,
+        };
+        assert_eq!(held, wanted);
+        assert!(get(&store, &path(most)).await.is_some());
+        confirm(&store, &uid(&server)).await;
+        until_stored(&mut controller, &path(most), false).await;
+        assert!(get(&store, &path(2 * most)).await.is_none());
+        assert!(get(&store, &path(2 * most + 1)).await.is_some());
+    });
+}
+
+#[test]
+fn many_deletion_events_need_no_confirmation() {
+    run(async {
+        let most = 2 * cambric_kube::limits::LOSSES_MAX;
+        let server = with_policies(most).await;
+        let store = ready_store().await;
+        let mut controller = start(&store, access(&server));
+        settle(&mut controller).await;
+        let is_followed = |_: &Controller| server.count("networkpolicies", "watch") > 0;
+        until(&mut controller, "a watch", is_followed).await;
+        remove(&server, 0..most);
+        for at in 0..most {
+            until_stored(&mut controller, &path(at), false).await;
+        }
+        assert_eq!(controller.held(), None);
+    });
+}
+
+#[test]
+fn kind_without_a_watch_deletes_nothing() {
+    run(async {
+        let server = with_policies(2).await;
+        let store = ready_store().await;
+        let mut controller = start(&store, access(&server));
+        settle(&mut controller).await;
+        drop(controller);
+        remove(&server, 0..1);
+        server.apply(namespace("left"));
+        server.deny("watch", "networkpolicies", true);
+        let mut controller = start(&store, access(&server));
+        let left = crate::rig::key("profiles/kns.left");
+        let is_refused = |controller: &Controller| {
+            controller.failure(Watched::NetworkPolicy).is_some()
+                && controller.objects().count(Watched::NetworkPolicy) == 1
+                && controller.stored().get(&left).is_some()
+        };
+        until(&mut controller, "a refused watch", is_refused).await;
+        // Another kind is deleted meanwhile.
+        server.remove("Namespace", "", "left");
+        let is_deleted = |controller: &Controller| controller.stored().get(&left).is_none();
+        until(&mut controller, "a deletion of another kind", is_deleted).await;
+        assert!(get(&store, &path(0)).await.is_some());
+        server.deny("watch", "networkpolicies", false);
+        until_stored(&mut controller, &path(0), false).await;
+        assert!(get(&store, &path(1)).await.is_some());
+    });
+}
+
+#[test]
+fn denied_kind_at_the_first_start_does_not_stop_deletions() {
+    run(async {
+        let server = filled(1).await;
+        let store = ready_store().await;
+        put(&store, "profiles/ksa.prod.old", "{}").await;
+        server.deny("list", "serviceaccounts", true);
+        let mut controller = start(&store, access(&server));
+        let closed = crate::rig::key(CLOSED);
+        let is_stored = |wanted: bool| {
+            let closed = closed.clone();
+            move |controller: &Controller| controller.stored().get(&closed).is_some() == wanted
+        };
+        until(&mut controller, "the policy", is_stored(true)).await;
+        server.remove("NetworkPolicy", "prod", "closed");
+        until(&mut controller, "its deletion", is_stored(false)).await;
+        // The first list of the kind lacks an object: an operator confirms that.
+        server.deny("list", "serviceaccounts", false);
+        assert_eq!(until_held(&mut controller, &store).await, Held::Unconfirmed);
+        assert!(get(&store, "profiles/ksa.prod.old").await.is_some());
+        confirm(&store, &uid(&server)).await;
+        until_stored(&mut controller, "profiles/ksa.prod.old", false).await;
     });
 }

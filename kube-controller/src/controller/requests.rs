@@ -10,7 +10,7 @@ use daemon_common::events::{Event, Text, emit};
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::guard::{CONFIRMED_KEY, SERVER_KEY};
+use crate::guard::CONFIRMED_KEY;
 use crate::kinds::Watched;
 use crate::limits::{WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH};
 use crate::plan::{Change, plan};
@@ -42,9 +42,11 @@ impl Controller {
     pub(super) fn confirm_or_delete(&mut self) {
         let confirmation = self.stored.confirmation().cloned();
         if let Some(Value { octets, revision }) = confirmation
+            && self.are_lists_tried()
             && let Ok(text) = std::str::from_utf8(&octets)
             && self.guard.confirm(text)
         {
+            self.prove_losses();
             if let Some(record) = self.new_record() {
                 self.write_record(record, Some(revision));
             }
@@ -55,11 +57,12 @@ impl Controller {
         let is_new = known.is_none() && held.is_none();
         let alarm = held.as_ref().filter(|held| held.needs_confirmation());
         let is_news = known.is_some_and(|known| known.held.is_none()) && alarm.is_some();
-        if is_new || is_news {
+        let is_behind = held.is_none() && self.guard.is_record_behind();
+        if is_new || is_news || is_behind {
             if let Some(record) = self.new_record() {
                 self.write_record(record, None);
             }
-        } else if held.is_none() && !self.unwanted.is_empty() {
+        } else if held.is_none() && self.deletable().next().is_some() {
             self.verify();
         }
     }
@@ -99,8 +102,8 @@ impl Controller {
 
     /// Asks the server for its UID, right before resources are deleted.
     fn verify(&mut self) {
-        let keys = self.unwanted.iter().take(WRITES_PER_BATCH).cloned();
-        let keys = keys.collect();
+        let keys = self.deletable().take(WRITES_PER_BATCH);
+        let keys = keys.cloned().collect();
         let mut server = Server::new(self.access.clone());
         self.running = Some(Box::pin(async move {
             let path = format!("{}/{}", Watched::Namespace.path(), super::IDENTITY);
@@ -190,6 +193,7 @@ impl Controller {
                     Some(_) => self.counts.written += 1,
                     None => {
                         self.counts.deleted += 1;
+                        self.proven.remove(&job.key);
                         emit(Event::KubernetesResourceDeleted {
                             resource: Text::new(named(&job.key)),
                         });

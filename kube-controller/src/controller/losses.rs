@@ -1,0 +1,76 @@
+//! Deletions that follow from lists: they show only that an object is missing, not that a user has
+//! deleted it.
+
+use std::collections::BTreeSet;
+
+use calico_model::ResourceKey;
+use calico_store::Status;
+
+use super::Controller;
+use crate::guard::Held;
+use crate::kinds::Watched;
+use crate::limits::{LOSSES_MAX, LOSSES_PERCENT_MAX};
+use crate::objects::Completeness;
+
+impl Controller {
+    /// Compares new lists with the datastore once that is in sync.
+    pub(super) fn look_at_lists(&mut self) {
+        if self.status == Status::InSync {
+            for watched in std::mem::take(&mut self.new_lists) {
+                self.look_at_losses(watched);
+            }
+        }
+    }
+
+    /// Compares a list with the datastore: many missing objects, and missing objects of a kind that was
+    /// never recorded, hold deletions until the server is confirmed.
+    fn look_at_losses(&mut self, watched: Watched) {
+        let owned = |key: &&ResourceKey| Watched::owner_of(key) == Some(watched);
+        let (mut all, mut missing) = (0, 0);
+        for key in self.stored.keys().filter(owned) {
+            all += 1;
+            let is_missing = self.objects.owner(key).is_none() && !self.proven.contains(key);
+            missing += usize::from(is_missing);
+        }
+        if missing > 0 && !self.guard.has_recorded(watched) {
+            self.guard.raise(Held::Unconfirmed);
+        } else if missing > LOSSES_MAX.max(all * LOSSES_PERCENT_MAX / 100) {
+            self.guard.raise(Held::Losses {
+                watched,
+                missing,
+                all,
+            });
+        }
+    }
+
+    /// Returns whether each kind was listed, or has a reason why not. Before, a confirmation waits.
+    pub(super) fn are_lists_tried(&self) -> bool {
+        let is_tried = |watched: &Watched| {
+            self.objects.completeness(*watched) != Completeness::Unknown
+                || self.failures.contains_key(watched)
+        };
+        Watched::ALL.iter().all(is_tried)
+    }
+
+    /// Records that the deletion of all resources without an object is wanted by an operator.
+    pub(super) fn prove_losses(&mut self) {
+        let is_missing = |key: &&ResourceKey| {
+            Watched::owner_of(key).is_some_and(|watched| {
+                self.objects.completeness(watched) == Completeness::Complete
+                    && self.objects.owner(key).is_none()
+            })
+        };
+        let missing: BTreeSet<_> = self.stored.keys().filter(is_missing).cloned().collect();
+        self.proven.extend(missing);
+    }
+
+    /// Returns the resources that may be deleted now: their kind has no failure, and its watch is open.
+    pub(super) fn deletable(&self) -> impl Iterator<Item = &ResourceKey> {
+        let is_followed = |key: &&ResourceKey| {
+            Watched::owner_of(key).is_some_and(|watched| {
+                self.followed.contains(&watched) && !self.failures.contains_key(&watched)
+            })
+        };
+        self.unwanted.iter().filter(is_followed)
+    }
+}
