@@ -45,6 +45,19 @@ impl Pace {
         self.next = self.started + REQUEST_INTERVAL;
     }
 
+    /// Records an event of a watch: the server works.
+    pub(crate) const fn delivered(&mut self) {
+        self.delay = REQUEST_INTERVAL;
+    }
+
+    /// Records how long a watch was open. One that was open for longer than the delay has worked, also
+    /// without an event.
+    pub(crate) fn watched(&mut self, open: Duration) {
+        if open > self.delay {
+            self.delay = REQUEST_INTERVAL;
+        }
+    }
+
     /// Records a failure. The server may demand a longer delay, up to [`RETRY_MAX`].
     pub(crate) fn failed(&mut self, now: Instant, demanded: Option<Duration>) {
         let delay = self.delay.max(demanded.unwrap_or_default());
@@ -80,6 +93,23 @@ mod tests {
         assert_eq!((pace.next() - now).as_secs(), 7);
         pace.failed(now, Some(Duration::from_secs(3600)));
         assert_eq!(pace.next() - now, RETRY_MAX);
+    }
+
+    #[test]
+    fn watch_that_has_worked_resets_the_delay() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        let delay_s = |pace: &mut Pace| {
+            pace.failed(now, None);
+            (pace.next() - now).as_secs()
+        };
+        assert_eq!([delay_s(&mut pace), delay_s(&mut pace)], [1, 2]);
+        pace.watched(Duration::from_secs(4));
+        assert_eq!(delay_s(&mut pace), 4, "not longer than the delay");
+        pace.watched(Duration::from_secs(60));
+        assert_eq!([delay_s(&mut pace), delay_s(&mut pace)], [1, 2]);
+        pace.delivered();
+        assert_eq!(delay_s(&mut pace), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::kinds::Watched;
 use crate::limits::{MISSING_RETRY, OBJECTS_OF_KIND_MAX, PAGE_OBJECTS, WATCH_S};
 use crate::object::Object;
 use crate::pace::Pace;
-use crate::server::{Access, Failure, Server};
+use crate::server::{Access, Failure, Lines, Server};
 
 /// News of a kind.
 #[derive(Debug)]
@@ -246,11 +246,19 @@ impl Reading {
         let mut lines = self.server.watch(&path).await?;
         let watched = self.watched;
         self.send(News::Watching { watched }).await?;
+        let opened = Instant::now();
+        let ended = self.follow(&mut lines).await;
+        self.pace.watched(opened.elapsed());
+        ended?;
+        self.pace.ended();
+        self.send(News::Ended { watched }).await?;
+        Ok(())
+    }
+
+    async fn follow(&mut self, lines: &mut Lines) -> Result<(), Ended> {
         while let Some(event) = lines.next().await? {
             self.event(&event).await?;
         }
-        self.pace.ended();
-        self.send(News::Ended { watched }).await?;
         Ok(())
     }
 
@@ -284,6 +292,7 @@ impl Reading {
         };
         self.send(news).await?;
         self.at = Some(version);
+        self.pace.delivered();
         Ok(())
     }
 }
