@@ -11,7 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use calico_model::{Kind, NodeSpec, Resource, ResourceKey};
 use calico_store::resources::named;
-use calico_store::{Change as StoreChange, Follower, Status, Store, Update, follow_ready};
+use calico_store::{
+    Change as StoreChange, Follower, Revision, Status, Store, Update, follow_ready,
+};
 use daemon_common::daemon::chance;
 use daemon_common::events::{Datastore, Event, Text, emit, emit_datastore};
 use futures_util::future::BoxFuture;
@@ -21,7 +23,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::guard::{Guard, Held};
 use crate::kinds::Watched;
 use crate::limits::{
-    COMPARISONS_PER_STEP, NEWS_QUEUED_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH,
+    BATCHES_BEFORE_DELETIONS, COMPARISONS_PER_STEP, INCOMPLETE_REPORT, NEWS_QUEUED_MAX,
+    WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH,
 };
 use crate::object::Object;
 use crate::objects::{Completeness, Objects, Touched};
@@ -29,6 +32,7 @@ use crate::plan::{Change, plan, tier_keys};
 use crate::reader::{News, Reader};
 use crate::server::{Access, Failure};
 use crate::stored::{Part, Stored};
+use crate::unchecked::Unchecked;
 use crate::write::Job;
 use requests::Done;
 
@@ -56,9 +60,11 @@ pub struct Controller {
     /// The resources that cannot be written, with the reasons.
     pub(crate) faults: BTreeMap<ResourceKey, String>,
     /// The resources to compare.
-    pub(crate) unchecked: BTreeSet<ResourceKey>,
+    pub(crate) unchecked: Unchecked,
     /// The resources to delete once that is allowed.
     pub(crate) unwanted: BTreeSet<ResourceKey>,
+    /// The resources that another server would replace.
+    pub(crate) withheld: BTreeSet<ResourceKey>,
     /// The resources without an object whose deletion an event or an operator has shown.
     pub(crate) proven: BTreeSet<ResourceKey>,
     /// The kinds whose watch is open.
@@ -81,6 +87,15 @@ pub struct Controller {
     faults_at: Option<Instant>,
     /// The resources whose last write has met another value.
     conflicts: BTreeSet<ResourceKey>,
+    /// Why the server was not verified before deletions.
+    pub(crate) verification: Option<Failure>,
+    /// No verification starts before, after a failure.
+    verify_at: Instant,
+    verify_delay: Duration,
+    /// Batches of writes since deletions were tried.
+    batches: u32,
+    /// When missing namespaces are reported; `None` after that.
+    incomplete_at: Option<Instant>,
     /// Whether the datastore was read again since the present write began.
     is_reread: bool,
 }
@@ -108,8 +123,9 @@ impl Controller {
             status: Status::Syncing,
             failures: BTreeMap::new(),
             faults: BTreeMap::new(),
-            unchecked: BTreeSet::new(),
+            unchecked: Unchecked::default(),
             unwanted: BTreeSet::new(),
+            withheld: BTreeSet::new(),
             proven: BTreeSet::new(),
             followed: BTreeSet::new(),
             new_lists: BTreeSet::new(),
@@ -124,15 +140,22 @@ impl Controller {
             retry_delay: WRITE_RETRY_MIN,
             faults_at: None,
             conflicts: BTreeSet::new(),
+            verification: None,
+            verify_at: Instant::now(),
+            verify_delay: WRITE_RETRY_MIN,
+            batches: 0,
+            incomplete_at: Some(Instant::now() + INCOMPLETE_REPORT),
             is_reread: false,
         }
     }
 
     /// Waits for the next input. Cancellation loses nothing.
     pub async fn wait(&mut self) -> Input {
-        let is_work_left = !self.unchecked.is_empty() || !self.unwanted.is_empty();
-        let retry = (is_work_left && self.retry_at > Instant::now()).then_some(self.retry_at);
-        let until = [retry, self.faults_at].into_iter().flatten().min();
+        let now = Instant::now();
+        let ahead = |at: &Instant| *at > now;
+        let retries = [self.retry_at, self.verify_at].into_iter().filter(ahead);
+        let others = [self.faults_at, self.incomplete_at].into_iter().flatten();
+        let until = retries.chain(others).min();
         let source = tokio::select! {
             Some(news) = self.news.recv() => Source::News(Box::new(news)),
             updates = self.follower.next() => Source::Updates(updates),
@@ -156,6 +179,7 @@ impl Controller {
                     self.faults_at = None;
                     self.unchecked.extend(self.faults.keys().cloned());
                 }
+                self.report_incomplete();
             }
         }
     }
@@ -168,8 +192,25 @@ impl Controller {
         if self.retry_at > Instant::now() {
             return false;
         }
+        // Nothing is written before the server is identified.
+        if self.guard.uid().is_none() {
+            self.report_held();
+            return false;
+        }
+        if self.guard.may_replace() {
+            self.unchecked.extend(std::mem::take(&mut self.withheld));
+        }
+        if self.batches >= BATCHES_BEFORE_DELETIONS && !self.unwanted.is_empty() {
+            self.batches = 0;
+            self.report_held();
+            self.confirm_or_delete();
+            if self.running.is_some() {
+                return false;
+            }
+        }
         let jobs = self.compare();
         if !jobs.is_empty() {
+            self.batches += 1;
             let record = self.new_record().filter(|_| self.guard.record().is_some());
             self.write(jobs, record);
             return false;
@@ -177,6 +218,7 @@ impl Controller {
         if !self.unchecked.is_empty() {
             return true;
         }
+        self.batches = 0;
         self.report_held();
         self.confirm_or_delete();
         false
@@ -215,6 +257,7 @@ impl Controller {
             && Watched::ALL.iter().all(is_known)
             && self.unchecked.is_empty()
             && self.unwanted.is_empty()
+            && self.withheld.is_empty()
             && self.running.is_none()
             && self.guard.record().is_some()
     }
@@ -430,10 +473,14 @@ impl Controller {
 
     fn compare_one(&mut self, key: ResourceKey, jobs: &mut Vec<Job>) {
         self.unwanted.remove(&key);
+        self.withheld.remove(&key);
         let is_proven = self.proven.remove(&key);
         match plan(&key, &self.objects, &self.stored) {
             Ok(Change::Nothing) => {
                 self.faults.remove(&key);
+            }
+            Ok(Change::Put { was, .. }) if was != Revision::ZERO && !self.guard.may_replace() => {
+                self.withheld.insert(key);
             }
             Ok(Change::Put { octets, was }) => jobs.push(Job {
                 key,
@@ -468,6 +515,21 @@ impl Controller {
         match self.guard.held(!self.unwanted.is_empty()) {
             Some(Held::NoIdentity) if !is_listed => Some(Held::Incomplete),
             held => held,
+        }
+    }
+
+    /// Reports once that the namespaces were not listed for a while.
+    fn report_incomplete(&mut self) {
+        if self.incomplete_at.is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        self.incomplete_at = None;
+        if self.guard.uid().is_none() {
+            let reason = self.hold().unwrap_or(Held::Incomplete);
+            emit(Event::KubernetesDeletionsHeld {
+                reason: Text::new(&reason),
+                uid: None,
+            });
         }
     }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::kinds::Watched;
-use crate::limits::{RECORD_LAG_MAX, REVISION_JUMP_MAX};
+use crate::limits::{RECORD_LAG_MAX, REVISION_JUMP_MAX, UID_CHARACTERS_MAX};
 
 /// The prefix of the controller's own keys.
 pub const KEYS_PREFIX: &str = "/cambric/kubernetes/v1/";
@@ -128,6 +128,12 @@ impl Held {
     }
 }
 
+/// Returns whether a text has the form of a UID. It is part of a command that operators copy.
+pub(crate) fn is_uid(text: &str) -> bool {
+    let fits = |octet: u8| matches!(octet, b'0'..=b'9' | b'a'..=b'f' | b'-');
+    (1..=UID_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(fits)
+}
+
 /// The state of the server, and the record of it.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
@@ -166,7 +172,7 @@ impl Guard {
 
     /// Sets the UID of `kube-system`, after each change of the namespaces.
     pub fn set_uid(&mut self, uid: Option<&str>) {
-        self.uid = uid.map(str::to_owned);
+        self.uid = uid.filter(|uid| is_uid(uid)).map(str::to_owned);
         self.compare_all();
     }
 
@@ -284,6 +290,13 @@ impl Guard {
             self.raise(Held::OtherServer);
         }
         is_known
+    }
+
+    /// Returns whether existing resources may be replaced: the server is the known one, or the first.
+    pub fn may_replace(&self) -> bool {
+        let is_known = |record: &Record| self.uid.as_ref() == Some(&record.uid);
+        let is_other = matches!(self.alarm, Some(Held::OtherServer | Held::InvalidRecord));
+        !is_other && self.uid.is_some() && self.record.as_ref().is_none_or(is_known)
     }
 
     /// Returns the UID of the server that can be confirmed.
@@ -478,6 +491,36 @@ mod tests {
             Some(Held::OlderRevision { known: 100, .. })
         ));
         assert_eq!(guard.next_record(), None);
+    }
+
+    #[test]
+    fn texts_that_are_no_uid_do_not_identify_a_server() {
+        let mut guard = known();
+        for wrong in [
+            "",
+            "A",
+            "a; reboot",
+            "g",
+            &"a".repeat(UID_CHARACTERS_MAX + 1),
+        ] {
+            guard.set_uid(Some(wrong));
+            assert_eq!(guard.uid(), None, "{wrong}");
+            assert_eq!(guard.held(true), Some(Held::NoIdentity), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_server_replaces_nothing_until_it_is_confirmed() {
+        let mut guard = known();
+        assert!(!guard.may_replace(), "no UID was read");
+        guard.set_uid(Some("a"));
+        assert!(guard.may_replace());
+        guard.set_uid(Some("b"));
+        assert!(!guard.may_replace());
+        assert!(guard.confirm("b"));
+        guard.set_record(Some(&stored(&guard)));
+        assert!(guard.may_replace());
+        assert!(!guard.verify("a") && !guard.may_replace());
     }
 
     #[test]

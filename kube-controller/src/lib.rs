@@ -19,6 +19,7 @@ mod reader;
 mod report;
 mod server;
 mod stored;
+mod unchecked;
 mod write;
 
 pub use config::Config;

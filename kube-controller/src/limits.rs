@@ -81,3 +81,12 @@ pub const REVISION_JUMP_MAX: u64 = 100_000_000;
 
 /// Difference between the stored revision of a kind and the present one, from which on it is stored.
 pub const RECORD_LAG_MAX: u64 = 10_000_000;
+
+/// Batches of writes after which deletions are tried, although further writes are left.
+pub const BATCHES_BEFORE_DELETIONS: u32 = 8;
+
+/// Time without a list of the namespaces after which held deletions are reported.
+pub const INCOMPLETE_REPORT: Duration = Duration::from_secs(60);
+
+/// Characters of a UID.
+pub const UID_CHARACTERS_MAX: usize = 64;

@@ -37,6 +37,8 @@ pub(crate) fn status(controller: &Controller, config: &Config) -> Status {
     facts.push(fact("written", controller.counts.written.to_string()));
     facts.push(fact("deleted", controller.counts.deleted.to_string()));
     facts.push(fact("to delete", controller.unwanted.len().to_string()));
+    let withheld = controller.withheld.len().to_string();
+    facts.push(fact("to replace", withheld));
     let known = controller.guard.record().map(|record| record.uid.clone());
     facts.push(fact("known server", known.unwrap_or_default()));
     let away = !controller.status.is_available();
@@ -105,6 +107,15 @@ fn notes(controller: &Controller) -> Vec<String> {
             ));
         }
         notes.push(note);
+    }
+    if !controller.withheld.is_empty() {
+        let count = controller.withheld.len();
+        notes.push(format!(
+            "{count} existing resources are not replaced: the API server is not the known one"
+        ));
+    }
+    if let Some(failure) = &controller.verification {
+        notes.push(format!("no verification before deletions: {failure}"));
     }
     if controller.stored.confirmation().is_some() {
         notes.push(format!(

@@ -309,3 +309,37 @@ fn denied_kind_at_the_first_start_does_not_stop_deletions() {
         until_stored(&mut controller, "profiles/ksa.prod.old", false).await;
     });
 }
+
+// Promise (Kubernetes): An API server that was created again replaces no resource until an operator
+// confirms it.
+#[test]
+fn other_server_replaces_nothing_until_confirmed() {
+    run(async {
+        let first = filled(1).await;
+        let store = ready_store().await;
+        let mut controller = start(&store, access(&first));
+        settle(&mut controller).await;
+        let before = get(&store, CLOSED).await;
+        drop((controller, first));
+
+        let other = ApiServer::start(LOOPBACK, 2).await;
+        for name in ["prod", "fresh"] {
+            other.apply(namespace(name));
+        }
+        let mut open = policy("closed");
+        open["spec"]["ingress"] = serde_json::json!([{}]);
+        other.apply(open);
+        let mut controller = start(&store, access(&other));
+        let fresh = crate::rig::key("profiles/kns.fresh");
+        let is_written = |controller: &Controller| {
+            let known = controller.objects().count(Watched::NetworkPolicy);
+            known == 1 && controller.stored().get(&fresh).is_some()
+        };
+        until(&mut controller, "a missing profile", is_written).await;
+        until_held(&mut controller, &store).await;
+        assert_eq!(get(&store, CLOSED).await, before);
+        confirm(&store, &uid(&other)).await;
+        settle(&mut controller).await;
+        assert_ne!(get(&store, CLOSED).await, before);
+    });
+}

@@ -10,7 +10,7 @@ use daemon_common::events::{Event, Text, emit};
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::guard::CONFIRMED_KEY;
+use crate::guard::{CONFIRMED_KEY, is_uid};
 use crate::kinds::Watched;
 use crate::limits::{WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH};
 use crate::plan::{Change, plan};
@@ -62,7 +62,10 @@ impl Controller {
             if let Some(record) = self.new_record() {
                 self.write_record(record, None);
             }
-        } else if held.is_none() && self.deletable().next().is_some() {
+        } else if held.is_none()
+            && self.verify_at <= Instant::now()
+            && self.deletable().next().is_some()
+        {
             self.verify();
         }
     }
@@ -108,13 +111,9 @@ impl Controller {
         self.running = Some(Box::pin(async move {
             let path = format!("{}/{}", Watched::Namespace.path(), super::IDENTITY);
             let read = server.read(&path).await;
-            let uid = |value: serde_json::Value| {
-                let uid = value["metadata"]["uid"].as_str();
-                uid.unwrap_or_default().to_owned()
-            };
             Done::Verified {
                 keys,
-                result: read.map(uid),
+                result: read.and_then(|value| uid_of(&value)),
             }
         }));
     }
@@ -154,12 +153,31 @@ impl Controller {
                 Err(_) => self.failed(),
             },
             Done::Verified { keys, result } => match result {
-                Ok(uid) if self.guard.verify(&uid) => self.delete(keys),
-                // The guard holds deletions now.
-                Ok(_) => {}
-                Err(_) => self.failed(),
+                Ok(uid) => {
+                    self.verify_delay = WRITE_RETRY_MIN;
+                    self.verification = None;
+                    // Otherwise the guard holds deletions now.
+                    if self.guard.verify(&uid) {
+                        self.delete(keys);
+                    }
+                }
+                Err(failure) => self.not_verified(failure),
             },
         }
+    }
+
+    /// Delays the next verification. Writes are not affected.
+    fn not_verified(&mut self, failure: Failure) {
+        if self.verification.as_ref() != Some(&failure) {
+            let reason = format!("no verification before deletions: {failure}");
+            emit(Event::KubernetesRequestFailed {
+                kind: Text::new(Watched::Namespace),
+                reason: Text::new(reason),
+            });
+        }
+        self.verification = Some(failure);
+        self.verify_at = Instant::now() + self.verify_delay;
+        self.verify_delay = (self.verify_delay * 2).min(WRITE_RETRY_MAX);
     }
 
     /// Deletes resources that are still unwanted.
@@ -252,5 +270,44 @@ impl Controller {
     fn failed(&mut self) {
         self.retry_at = Instant::now() + self.retry_delay;
         self.retry_delay = (self.retry_delay * 2).min(WRITE_RETRY_MAX);
+    }
+}
+
+/// Returns the UID of the namespace that identifies a server. No other object, and no answer of a proxy,
+/// has one.
+fn uid_of(value: &serde_json::Value) -> Result<String, Failure> {
+    let metadata = &value["metadata"];
+    let is_identity = value["kind"] == "Namespace" && metadata["name"] == super::IDENTITY;
+    match metadata["uid"].as_str() {
+        Some(uid) if is_identity && is_uid(uid) => Ok(uid.to_owned()),
+        _ => Err(Failure::Invalid(format!(
+            "it is not the namespace {} with a UID",
+            super::IDENTITY
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_namespace_with_a_uid_identifies_a_server() {
+        let object = |kind: &str, name: &str, uid: &str| json!({"kind": kind, "metadata": {"name": name, "uid": uid}});
+        let uid = "9ef9ffc7-dc8e-4a07-b4e0-2dc11012d5be";
+        let found = uid_of(&object("Namespace", super::super::IDENTITY, uid));
+        assert_eq!(found.as_deref(), Ok(uid));
+        for wrong in [
+            json!({}),
+            json!([]),
+            object("Status", super::super::IDENTITY, uid),
+            object("Namespace", "default", uid),
+            object("Namespace", super::super::IDENTITY, ""),
+            object("Namespace", super::super::IDENTITY, "x y"),
+        ] {
+            assert!(uid_of(&wrong).is_err(), "{wrong}");
+        }
     }
 }
