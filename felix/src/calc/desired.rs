@@ -19,7 +19,7 @@ pub struct Desired {
     pub interfaces: BTreeMap<String, Endpoint>,
     /// Routes: a workload's address, or a floating address, to interface; /32 or /128.
     pub routes: BTreeMap<IpAddr, String>,
-    /// The VXLAN overlay.
+    /// The overlay.
     pub overlay: Overlay,
     /// Addresses and ports of the fabric itself.
     pub control: Control,
@@ -61,7 +61,7 @@ pub struct Recomputed {
     pub endpoints: BTreeSet<EndpointId>,
     /// Addresses that were removed or moved.
     pub left: BTreeSet<IpAddr>,
-    /// Parts of the VXLAN overlay.
+    /// Parts of the overlay.
     pub overlay: OverlayTouched,
     /// Parts of the packet filter.
     pub rules: Touched,

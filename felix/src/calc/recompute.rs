@@ -125,7 +125,7 @@ impl Calculator {
         desired.rules.set_control(&desired.control);
     }
 
-    /// Updates the VXLAN overlay, all of it if its settings or pools have changed.
+    /// Updates the overlay, all of it if its settings or pools have changed.
     fn take_overlay(&mut self, all: bool) -> OverlayTouched {
         if !all && !self.overlay.has_news() {
             return OverlayTouched::default();

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::super::pattern::Pattern;
 use crate::render::Family;
 
-/// The VXLAN overlay that this host needs.
+/// The overlay that this host needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlay {
     /// The device of each family.
@@ -18,7 +18,8 @@ pub struct Overlay {
     pub ipip: IpipState,
     /// Tunnel ends of other nodes, by the address of their tunnel device.
     pub ends: BTreeMap<IpAddr, TunnelEnd>,
-    /// Routes to blocks of VXLAN pools, and to addresses outside the blocks of their node.
+    /// Routes to blocks of pools of which Felix installs the routes, and to addresses outside the blocks of
+    /// their node.
     pub routes: BTreeMap<IpNet, Way>,
 }
 

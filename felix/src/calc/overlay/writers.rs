@@ -31,7 +31,22 @@ pub(super) fn problem(felix: ClusterRoutes, bgp: ClusterRoutes) -> Option<Proble
     let key = format!("{}default", Kind::FelixConfiguration.prefix());
     let reason = format!(
         "{felix} does not fit programClusterRoutes {bgp} of BGPConfiguration default: Felix installs \
-         routes of VXLAN pools only"
+         no routes of pools with an ipipMode or without encapsulation"
     );
     Some(Problem::new(key, "spec.programClusterRoutes", reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problem_names_both_values_and_the_pools_without_routes() {
+        let (felix, bgp) = (ClusterRoutes::EnabledIpipOnly, ClusterRoutes::Enabled);
+        let Problem { reason, .. } = problem(felix, bgp).unwrap();
+        for part in ["EnabledIPIPOnly does not fit", "Enabled of", "an ipipMode"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert!(problem(felix, BGP).is_none());
+    }
 }
