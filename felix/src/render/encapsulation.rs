@@ -23,7 +23,7 @@ use fib_sync::Tunnel;
 
 use super::assembly::Part;
 use super::build::{EndpointRules, Frame, chain, counted, dispatch_prefixes, rule};
-use super::guard::{GUARD_INPUT, NODES};
+use super::guard::NODES;
 use super::outgoing::INSIDE;
 use super::ruleset::{
     Action, Chain, End, Family, Is, Key, Match, Rule, Ruleset, Side, Value, Verdict,
@@ -54,6 +54,8 @@ pub(super) const TO_TUNNEL_END: &str = "workload-tunnel";
 pub(super) const TO_OWN_HOST: &str = "workload-tunnel-to-host";
 /// The chain that accepts tunnel packets to the host from nodes only.
 pub(crate) const TO_HOST: &str = "tunnel-to-host";
+/// The chain of packets to the host, before all others.
+pub(super) const GUARD_INPUT: &str = "guard-input";
 /// The set of kinds of tunnel devices of which the tunnels have no authentication of their own.
 pub(super) const KINDS: &str = "foreign-tunnel-kinds";
 /// The set of tunnel devices of the fabric.

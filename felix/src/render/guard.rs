@@ -62,8 +62,6 @@ const CLOSED: &str = "control-closed";
 pub(super) const ARP_SOURCES: &str = "arp/sources";
 /// The set of the interfaces of endpoints with further source addresses.
 pub(super) const ARP_SPOOFING: &str = "arp/spoofing";
-/// The chain of packets to the host, before all others.
-pub(super) const GUARD_INPUT: &str = "guard-input";
 const ARP_RATES: &str = "arp/rates";
 const ARP_SENDER: &str = "arp/workload";
 const FRAGMENTS: &str = "workload-fragments";
@@ -265,7 +263,7 @@ fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     [
         base("guard", Hook::Guard, enter(RAW)),
         base("guard-forward", Hook::GuardForward, through),
-        base(GUARD_INPUT, Hook::GuardInput, all),
+        base(encapsulation::GUARD_INPUT, Hook::GuardInput, all),
         chain(RAW, raw),
         icmp_errors(),
         chain(FORWARD, forward),
@@ -594,7 +592,8 @@ fn next_hops(frame: &Frame, per_minute: u32) -> Vec<Rule> {
         let new = Match::Remember(Seen::NextHop, family, NEXT_HOPS_SEEN[place].into());
         remember.push(rule(vec![new], Verdict::Return));
     }
-    let (limit, words) = (Limit::PerMinute(per_minute), "next hops over the budget");
+    let limit = Limit::PerMinute(per_minute);
+    let words = "next hops over the budget";
     rules.extend(first_seen(limit, NEXT_HOP_RATES, remember, words));
     rules
 }
