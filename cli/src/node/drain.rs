@@ -28,7 +28,7 @@ pub(crate) struct DrainArgs {
     #[command(flatten)]
     args: Args,
     /// With --local: until the BGP daemon stops, instead of until the machine restarts
-    #[arg(long, requires = "local")]
+    #[arg(long, requires = "local", conflicts_with = "name")]
     until_stop: bool,
 }
 

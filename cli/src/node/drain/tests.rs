@@ -45,6 +45,24 @@ async fn request_is_stored_once_and_only_for_a_node() {
     assert!(error.to_string().contains("cambric reflector drain rr1"));
 }
 
+#[test]
+fn drain_until_the_stop_is_only_for_this_host() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: DrainArgs,
+    }
+    let parse = |words: &str| {
+        let words = words.split_whitespace();
+        <Line as clap::Parser>::try_parse_from(words).map(|line| line.args.until_stop)
+    };
+    assert!(parse("drain --local --until-stop").is_ok_and(|until_stop| until_stop));
+    assert!(parse("drain --local").is_ok_and(|until_stop| !until_stop));
+    for words in ["drain n1 --until-stop", "drain --until-stop"] {
+        assert!(parse(words).is_err(), "{words}");
+    }
+}
+
 #[tokio::test]
 async fn second_request_keeps_the_time_of_the_first() {
     let store = with_node().await;
