@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Objects in one page of a list.
+/// Objects in one page of a list. A page that is too long is read again with half as many.
 pub const PAGE_OBJECTS: usize = 500;
 
-/// Octets of one page. Without a limit of objects, the whole list is one page.
-pub const PAGE_OCTETS_MAX: usize = 256 * 1024 * 1024;
+/// Octets of one page.
+pub const PAGE_OCTETS_MAX: usize = 32 * 1024 * 1024;
 
 /// Octets of one event of a watch. An object in etcd has at most 1.5 MiB; its JSON can be longer.
 pub const EVENT_OCTETS_MAX: usize = 16 * 1024 * 1024;

@@ -85,6 +85,7 @@ impl Reader {
             news,
             at: None,
             is_listed: false,
+            limit: PAGE_OBJECTS,
             pace: Pace::new(Instant::now()),
         };
         Self(tokio::spawn(reading.run()))
@@ -126,6 +127,8 @@ struct Reading {
     at: Option<String>,
     /// The version is that of a list that was just read.
     is_listed: bool,
+    /// Objects in one page.
+    limit: usize,
     pace: Pace,
 }
 
@@ -169,9 +172,13 @@ impl Reading {
 
     /// Reads all objects. If the history is too short for a list in pages, reads it as one page.
     async fn list(&mut self) -> Result<(), Ended> {
-        let listed = match self.pages(PAGE_OBJECTS).await {
-            Err(Failure::Expired(_)) => self.pages(0).await,
-            listed => listed,
+        let listed = loop {
+            match self.pages(self.limit).await {
+                // Pages stay smaller, also in later lists.
+                Err(Failure::TooLong(_)) if self.limit > 1 => self.limit /= 2,
+                Err(Failure::Expired(_)) => break self.pages(0).await,
+                listed => break listed,
+            }
         };
         let (version, objects) = listed?;
         let revision = revision_of(&version)?;

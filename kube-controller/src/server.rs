@@ -55,6 +55,9 @@ pub enum Failure {
     /// The answer does not have the form of the API.
     #[error("invalid answer: {0}")]
     Invalid(String),
+    /// The answer is longer than its limit.
+    #[error("the answer has more than {0} octets")]
+    TooLong(usize),
     /// The connection ended within an answer.
     #[error("the answer was cut off: {0}")]
     Cut(String),

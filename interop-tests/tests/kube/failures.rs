@@ -177,6 +177,26 @@ fn list_in_pages_survives_an_expired_page() {
 }
 
 #[test]
+fn page_that_is_too_long_is_read_in_smaller_ones() {
+    run(async {
+        let server = filled().await;
+        let octets = cambric_kube::limits::PAGE_OCTETS_MAX / 300;
+        let note = "x".repeat(octets);
+        for at in 0..320 {
+            let name = format!("n{at}");
+            server.apply(json!({"kind": "Namespace",
+                "metadata": {"name": name, "annotations": {"note": note}}}));
+        }
+        let store = ready_store().await;
+        let mut controller = start(&store, access(&server));
+        settle(&mut controller).await;
+        assert_eq!(controller.objects().count(Watched::Namespace), 325);
+        // A page of all that is too long, and two smaller ones.
+        assert_eq!(server.count("namespaces", "list"), 3);
+    });
+}
+
+#[test]
 fn denied_kind_deletes_nothing_and_others_work() {
     run(async {
         let server = filled().await;

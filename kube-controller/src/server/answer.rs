@@ -35,8 +35,7 @@ pub(crate) async fn whole(mut body: Incoming, octets_max: usize) -> Result<Vec<u
             Err(_) => return Err(Failure::Timeout(ANSWER_TIMEOUT)),
         }
         if all.len() > octets_max {
-            let reason = format!("it has more than {octets_max} octets");
-            return Err(Failure::Invalid(reason));
+            return Err(Failure::TooLong(octets_max));
         }
     }
 }
