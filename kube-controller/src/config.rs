@@ -126,6 +126,15 @@ impl Config {
                 None
             }
         };
+        let read = access.iter().filter(|_| files);
+        for (key, message) in read.flat_map(Access::file_faults) {
+            // A line with a token is never quoted, so the place is the table.
+            let (keys, message) = match key {
+                "token_file" => (vec!["kubernetes"], format!("token_file: {message}")),
+                key => (vec!["kubernetes", key], message),
+            };
+            problems.push(Problem::at(source.place_of(&keys, None), message));
+        }
         problems.finish()?;
         let Some(access) = access else {
             // `finish` has returned the problem.
@@ -251,6 +260,23 @@ mod tests {
         let report = parse("[datastore]\nendpoints = []\n[kubernetes]\nserver = \"http://a\"\n");
         let report = report.expect_err("no endpoint").to_string();
         assert!(report.contains("kube.toml:2"), "{report}");
+    }
+
+    #[test]
+    fn files_of_credentials_are_read() {
+        let keys = ["ca_file", "token_file", "cert_file", "key_file"];
+        let lines = keys.map(|key| format!("{key} = \"/nonexistent/{key}\"\n"));
+        let text = format!(
+            "{STORE}[kubernetes]\nserver = \"https://a\"\n{}",
+            lines.concat()
+        );
+        let source = Source::new("kube.toml", &text);
+        assert!(Config::check(&source, None, false).is_ok());
+        let report = Config::check(&source, None, true).expect_err("no files");
+        let report = report.to_string();
+        for key in keys {
+            assert!(report.contains(&format!("/nonexistent/{key}")), "{report}");
+        }
     }
 
     #[test]

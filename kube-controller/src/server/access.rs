@@ -136,31 +136,67 @@ impl Access {
         }
     }
 
+    /// Reads the files, and returns the mistakes with the keys of their table.
+    pub(crate) fn file_faults(&self) -> Vec<(&'static str, String)> {
+        let trust = &self.trust;
+        let mut faults = Vec::new();
+        let mut note = |key, read: io::Result<()>| {
+            if let Err(error) = read {
+                faults.push((key, error.to_string()));
+            }
+        };
+        if let Some(path) = &trust.ca_file {
+            note("ca_file", roots(path).map(drop));
+        }
+        note("token_file", self.token().map(drop));
+        if let Some(path) = &trust.cert_file {
+            note("cert_file", certificates(path).map(drop));
+        }
+        if let Some(path) = &trust.key_file {
+            note("key_file", key(path).map(drop));
+        }
+        if faults.is_empty()
+            && let Err(error) = self.tls()
+        {
+            let key = if trust.cert_file.is_some() {
+                "cert_file"
+            } else {
+                "server"
+            };
+            faults.push((key, error.to_string()));
+        }
+        faults
+    }
+
     /// Returns the configuration of TLS and the name of the server; `None` without TLS.
     pub(super) fn tls(&self) -> io::Result<Option<(Arc<ClientConfig>, ServerName<'static>)>> {
         let (true, Some(ca_file)) = (self.is_tls, &self.trust.ca_file) else {
             return Ok(None);
         };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(ca_file)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| of_file(ca_file, &error.to_string()))?;
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots);
+        let config = ClientConfig::builder().with_root_certificates(roots(ca_file)?);
         let config = match (&self.trust.cert_file, &self.trust.key_file) {
-            (Some(cert_file), Some(key_file)) => {
-                let key = PrivateKeyDer::from_pem_file(key_file)
-                    .map_err(|error| of_file(key_file, &error.to_string()))?;
-                config
-                    .with_client_auth_cert(certificates(cert_file)?, key)
-                    .map_err(|error| of_file(cert_file, &error.to_string()))?
-            }
+            (Some(cert_file), Some(key_file)) => config
+                .with_client_auth_cert(certificates(cert_file)?, key(key_file)?)
+                .map_err(|error| of_file(cert_file, &error.to_string()))?,
             _ => config.with_no_client_auth(),
         };
         let name = ServerName::try_from(self.host.clone())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
         Ok(Some((Arc::new(config), name)))
     }
+}
+
+fn roots(path: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| of_file(path, &error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| of_file(path, &error.to_string()))
 }
 
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
