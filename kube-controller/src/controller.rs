@@ -65,9 +65,9 @@ pub struct Controller {
     pub(crate) unwanted: BTreeSet<ResourceKey>,
     /// The resources that another server would replace.
     pub(crate) withheld: BTreeSet<ResourceKey>,
-    /// The resources without an object whose deletion an event or an operator has shown.
+    /// The resources without an object. An event or an operator has shown that they are unwanted.
     pub(crate) proven: BTreeSet<ResourceKey>,
-    /// The kinds whose watch is open.
+    /// The kinds with an open watch.
     pub(crate) followed: BTreeSet<Watched>,
     /// The kinds with a list that was not compared with the datastore.
     new_lists: BTreeSet<Watched>,
@@ -85,7 +85,7 @@ pub struct Controller {
     retry_delay: Duration,
     /// Faults are tried again then.
     faults_at: Option<Instant>,
-    /// The resources whose last write has met another value.
+    /// The resources that had another value at their last write.
     conflicts: BTreeSet<ResourceKey>,
     /// Why the server was not verified before deletions.
     pub(crate) verification: Option<Failure>,
@@ -281,7 +281,7 @@ impl Controller {
                 self.guard.listed(watched, revision);
                 let touched = self.objects.set_all(watched, objects);
                 self.touch(watched, touched);
-                // Also resources whose objects were deleted before the list.
+                // Also resources of objects that were deleted before the list.
                 let owned = |key: &&ResourceKey| Watched::owner_of(key) == Some(watched);
                 self.unchecked
                     .extend(self.stored.keys().filter(owned).cloned());

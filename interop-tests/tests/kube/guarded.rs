@@ -161,7 +161,7 @@ fn server_that_changes_behind_its_address_is_noticed() {
     });
 }
 
-// Promise: as cambric-interop-tests restored_server_deletes_nothing_until_confirmed
+// Promise: as interop-tests restored_server_deletes_nothing_until_confirmed
 #[test]
 fn server_restored_with_a_bump_deletes_nothing_until_confirmed() {
     run(async {
