@@ -117,10 +117,12 @@ fn notes(controller: &Controller) -> Vec<String> {
     if let Some(failure) = &controller.verification {
         notes.push(format!("no verification before deletions: {failure}"));
     }
-    if controller.stored.confirmation().is_some() {
-        notes.push(format!(
-            "{CONFIRMED_KEY} does not name this server; it is ignored"
-        ));
+    if let Some(confirmation) = controller.stored.confirmation() {
+        let text = std::str::from_utf8(&confirmation.octets).unwrap_or_default();
+        notes.push(match controller.guard.uid() == Some(text.trim()) {
+            true => format!("{CONFIRMED_KEY} takes effect once each kind was listed or has failed"),
+            false => format!("{CONFIRMED_KEY} does not name this server; it is ignored"),
+        });
     }
     for (watched, failure) in &controller.failures {
         notes.push(format!("{watched}: {failure}"));

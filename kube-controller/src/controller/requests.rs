@@ -125,12 +125,15 @@ impl Controller {
                 record,
                 was,
             } => {
-                let mut last = None;
+                let (mut last, mut must_wait) = (None, false);
                 for (job, written) in results {
                     if let Written::Done(revision) = &written {
                         last = Some(*revision);
                     }
-                    self.finish_write(job, written);
+                    must_wait |= self.finish_write(job, written);
+                }
+                if must_wait {
+                    self.failed();
                 }
                 if let (Some(record), Some(revision)) = (record, last) {
                     self.recorded(record, was, revision);
@@ -202,7 +205,8 @@ impl Controller {
         }
     }
 
-    fn finish_write(&mut self, job: Job, written: Written) {
+    /// Applies the result of a write. Returns whether further writes must wait.
+    fn finish_write(&mut self, job: Job, written: Written) -> bool {
         match written {
             Written::Done(revision) => {
                 self.faults.remove(&job.key);
@@ -225,19 +229,18 @@ impl Controller {
                 self.learn(job.key.clone(), job.was, value, None);
                 self.unchecked.insert(job.key.clone());
                 // A second conflict of a key: the follower and the datastore disagree.
-                if !self.conflicts.insert(job.key) {
-                    self.failed();
-                }
+                return !self.conflicts.insert(job.key);
             }
             Written::Failed(error) if error.is_transient() => {
                 self.unchecked.insert(job.key);
-                self.failed();
+                return true;
             }
             Written::Failed(error) => self.fault(job.key, error.to_string()),
             Written::NotTried => {
                 self.unchecked.insert(job.key);
             }
         }
+        false
     }
 
     /// Sets the value that a write has shown. If the datastore was read again since the write began, the
