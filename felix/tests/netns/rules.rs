@@ -336,7 +336,7 @@ fn with_policies() -> Ruleset {
         frame: Frame {
             interface_prefixes: vec!["tap".into()],
             metadata: Some(([127, 0, 0, 1].into(), 8775)),
-            records_per_second: FLOW_LOG.records_per_second,
+            records_per_second: 10,
             ..Frame::default()
         },
         ..RuleInputs::default()
