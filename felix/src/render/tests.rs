@@ -649,7 +649,7 @@ prop_compose! {
                     _ => LoopPrevention::Disabled,
                 },
                 cut_mark: (action == 2).then_some(1 << 30),
-                records_per_second: u32::from(action) * 5,
+                records_per_second: action * 5,
             },
             endpoints,
             pools,
