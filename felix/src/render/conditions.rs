@@ -60,7 +60,11 @@ pub(super) fn alternatives(
             .collect();
         for icmp in &icmp {
             let mut all = [&*addresses, &*bare, &*rest, icmp].concat();
-            all.sort_by_key(effort);
+            // A set with protocols compares the protocol itself.
+            let has_named = all.iter().any(|m| matches!(m, Match::EndpointPortIn(..)));
+            if !has_named {
+                all.sort_by_key(effort);
+            }
             found.push(all);
         }
     }
