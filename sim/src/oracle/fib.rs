@@ -2,7 +2,7 @@
 //! reference model without BGP.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use calico_model::{Kind, Resource, WorkloadEndpointSpec};
 use calico_store::{KeyRange, Query};
@@ -15,6 +15,9 @@ use crate::world::World;
 /// `rtm_protocol` and metric of Felix's routes, and of the BGP client's.
 const ENDPOINT: (u8, u32) = (80, 256);
 pub(crate) const LEARNED: (u8, u32) = (119, 1024);
+
+/// Table, destination and metric of the route by which Felix shows that the host is programmed.
+const MARKER: (u32, IpAddr, u32) = (80_119, IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), 256);
 
 /// The relevant parts of a route: protocol, next hops with their interfaces.
 type Way = (u8, Vec<(Option<IpAddr>, Option<u32>)>);
@@ -64,7 +67,9 @@ fn expected(
     at: usize,
     owners: &BTreeMap<IpNet, BTreeMap<usize, u32>>,
 ) -> BTreeMap<RouteKey, Way> {
-    let mut routes = BTreeMap::new();
+    let (table, to, metric) = MARKER;
+    let marker = RouteKey::new(table, to.into(), metric, 0);
+    let mut routes = BTreeMap::from([(marker, (ENDPOINT.0, Vec::new()))]);
     for (net, places) in owners {
         if let Some(index) = places.get(&at) {
             let key = RouteKey::new(TABLE_MAIN, *net, ENDPOINT.1, 0);
@@ -139,7 +144,7 @@ impl World {
             node.kernel
                 .borrow()
                 .routes()
-                .filter(|(_, route)| ours(route))
+                .filter(|(key, route)| key.table == TABLE_MAIN && ours(route))
                 .count()
         };
         nodes.map(count).collect()
