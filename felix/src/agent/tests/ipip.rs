@@ -55,7 +55,10 @@ fn is_up(world: &World) -> bool {
 /// Returns the routes of Felix to blocks, with their gateways.
 fn routes(world: &World) -> Vec<String> {
     let kernel = world.kernel.borrow();
-    let routes = kernel.routes().filter(|(_, route)| route.protocol == 80);
+    let is_main = |key: &RouteKey| key.table == TABLE_MAIN;
+    let routes = kernel
+        .routes()
+        .filter(|(key, route)| is_main(key) && route.protocol == 80);
     let text = |(key, route): (&RouteKey, &Route)| {
         format!("{} {} {}", key.prefix, route.kind, route.gateways())
     };
