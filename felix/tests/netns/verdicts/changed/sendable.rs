@@ -8,7 +8,7 @@ use rule_audit::ranges::{Ranges, address, number, parse_network};
 use rule_audit::space::{Act, ConditionId, Place, ProgramId, Step};
 
 use super::ways::{Way, World};
-use crate::verdicts::probe::{self, Kind, Probe, RESET, SYN};
+use crate::verdicts::probe::{self, GRE, Kind, Probe, RESET, SYN};
 use crate::verdicts::wires::{
     ALL_WORKLOADS, BEHIND, HOST, HOST_ASIDE, HOST_OTHER, Party, RECEIVED, addresses,
 };
@@ -331,6 +331,10 @@ impl World<'_> {
         add(self, state::NEW, 0, requests);
         let others = vec![self.space.is_in(Field::Protocol, plain.clone(), true)];
         add(self, state::NEW, 0, others.clone());
+        if !is_workload && to != Party::Host {
+            let gre = vec![self.space.is(Field::Protocol, GRE.into())];
+            add(self, state::NEW, 0, gre);
+        }
         let invalid = each(&[protocol::TCP, protocol::UDP]);
         let invalid = self.ports(invalid, is_workload);
         add(self, state::INVALID, 0, invalid);
