@@ -264,6 +264,8 @@ mod tests {
             local: None,
             hops: Hops::Auto,
             interval_ms: 300,
+            receive_ms: 300,
+            idle_ms: crate::limits::IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
         });

@@ -14,6 +14,10 @@ pub const NAME_OCTETS_MAX: usize = 64;
 /// The longest interval of packets, in milliseconds.
 pub const INTERVAL_MS_MAX: u32 = 60_000;
 
+/// The interval of sent packets of a session that is not up, unless its client wants a longer one, in
+/// milliseconds (RFC 5880 §6.8.3).
+pub const IDLE_MS: u32 = 1_000;
+
 /// Messages that one end reads in one turn; the others wait in the socket.
 pub const MESSAGES_PER_TURN: usize = 256;
 

@@ -37,8 +37,13 @@ pub struct Wanted {
     pub local: Option<IpAddr>,
     /// Whether the path crosses routers.
     pub hops: Hops,
-    /// The interval of sent and of expected packets, in milliseconds.
+    /// The interval of sent packets, in milliseconds.
     pub interval_ms: u32,
+    /// The shortest interval of received packets, in milliseconds. The daemon raises it to its own limit.
+    pub receive_ms: u32,
+    /// The interval of sent packets while the session is not up, in milliseconds; at least a second
+    /// (RFC 5880 §6.8.3).
+    pub idle_ms: u32,
     /// The packets that may be missing.
     pub multiplier: u8,
     /// The least time to live of packets over routers.
@@ -107,6 +112,8 @@ pub struct SessionState {
     pub diagnostic: String,
     /// The C bit of the last received packet (RFC 5882 §4.3.2).
     pub control_plane_independent: bool,
+    /// The interface of a path over a single hop.
+    pub interface: Option<String>,
     /// Why there is no session on the path now.
     pub problem: Option<String>,
 }
@@ -205,7 +212,11 @@ impl Wanted {
         {
             return Err(MessageError::Value("the addresses are of two IP versions"));
         }
-        if !(1..=INTERVAL_MS_MAX).contains(&self.interval_ms) {
+        let intervals = [self.interval_ms, self.receive_ms, self.idle_ms];
+        if !intervals
+            .iter()
+            .all(|one| (1..=INTERVAL_MS_MAX).contains(one))
+        {
             return Err(MessageError::Value("an interval has 1 to 60000 ms"));
         }
         if self.multiplier == 0 {
@@ -245,6 +256,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::limits::IDLE_MS;
 
     fn wanted() -> Wanted {
         Wanted {
@@ -252,6 +264,8 @@ mod tests {
             local: None,
             hops: Hops::Auto,
             interval_ms: 300,
+            receive_ms: 300,
+            idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
         }
@@ -286,6 +300,8 @@ mod tests {
         for change in [
             (|wanted| wanted.interval_ms = 0) as fn(&mut Wanted),
             |wanted| wanted.interval_ms = INTERVAL_MS_MAX + 1,
+            |wanted| wanted.receive_ms = 0,
+            |wanted| wanted.idle_ms = INTERVAL_MS_MAX + 1,
             |wanted| wanted.multiplier = 0,
             |wanted| wanted.remote = [224, 0, 0, 1].into(),
             |wanted| wanted.local = Some([0, 0, 0, 0].into()),

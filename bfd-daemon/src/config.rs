@@ -59,6 +59,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Returns the shortest interval of received packets, in microseconds.
+    pub(crate) const fn receive_us_min(&self) -> u32 {
+        self.interval_ms_min.saturating_mul(1000)
+    }
+
     /// Returns how long sessions continue without their client.
     #[must_use]
     pub const fn grace(&self) -> Duration {

@@ -51,6 +51,8 @@ pub struct View<'e> {
     pub wanted: &'e Wanted,
     /// Its path and the session, if there is one now.
     pub session: Option<(Way, &'e Session)>,
+    /// The interface of a path over a single hop.
+    pub interface: Option<&'e str>,
     /// Why it has no session.
     pub problem: Option<&'e str>,
     /// When the session ends unless its client connects again.
@@ -331,6 +333,7 @@ impl<R: Random> Engine<R> {
                     let way = self.ways.get(&id)?;
                     Some((*way, self.sessions.get(id)?))
                 }),
+                interface: entry.interface.as_deref(),
                 problem: entry.problem.as_deref(),
                 expires: entry.expires,
             })
@@ -389,7 +392,13 @@ impl<R: Random> Engine<R> {
         let Some(entry) = client.entries.get_mut(&remote) else {
             return;
         };
-        if entry.problem != placed.clone().err() {
+        let way = entry.id.and_then(|id| self.ways.get(&id));
+        let number = way.map(|way| way.interface).filter(|number| *number != 0);
+        let interface = number.and_then(|number| resolve.interface(number));
+        let is_other_interface = entry.interface != interface;
+        entry.interface = interface;
+        let is_other_problem = entry.problem != placed.clone().err();
+        if is_other_problem {
             entry.problem = placed.err();
             if let Some(problem) = &entry.problem {
                 emit(Event::BfdNoPath {
@@ -398,6 +407,8 @@ impl<R: Random> Engine<R> {
                     reason: Text::new(problem),
                 });
             }
+        }
+        if is_other_problem || is_other_interface {
             client.report(remote);
         }
     }
@@ -438,7 +449,7 @@ impl<R: Random> Engine<R> {
             Some(id) => id,
             None => {
                 let wanted = self.entry(identity, remote).map(|entry| &entry.wanted);
-                let config = config_of(wanted);
+                let config = config_of(self.limits.receive_us_min(), wanted);
                 let added = self.sessions.add(now, way.path, config);
                 added.map_err(|error| error.to_string())?
             }
@@ -506,7 +517,8 @@ impl<R: Random> Engine<R> {
     fn adjust(&mut self, now: Instant, id: Discriminator) -> Result<(), String> {
         let users = self.users.get(&id).into_iter().flatten();
         let wanted = users.filter_map(|(identity, remote)| self.entry(identity, *remote));
-        let config = config_of(wanted.map(|entry| &entry.wanted));
+        let wanted = wanted.map(|entry| &entry.wanted);
+        let config = config_of(self.limits.receive_us_min(), wanted);
         if self
             .sessions
             .get(id)
@@ -568,17 +580,25 @@ impl<R: Random> Engine<R> {
     }
 }
 
-/// Returns the configuration that no client finds too slow.
-fn config_of<'w>(wanted: impl IntoIterator<Item = &'w Wanted>) -> SessionConfig {
+/// Returns the configuration that no client finds too slow. Packets are not accepted at a shorter interval
+/// than `receive_us_min`.
+fn config_of<'w>(
+    receive_us_min: u32,
+    wanted: impl IntoIterator<Item = &'w Wanted>,
+) -> SessionConfig {
     let all: Vec<&Wanted> = wanted.into_iter().collect();
-    let interval_ms = all.iter().map(|one| one.interval_ms).min();
+    let least = |interval: fn(&Wanted) -> u32| {
+        let least = all.iter().map(|one| interval(one)).min();
+        least.map(|interval_ms| interval_ms.saturating_mul(1000))
+    };
     let multiplier = all.iter().filter_map(|one| NonZeroU8::new(one.multiplier));
     let multiplier = multiplier.min();
     SessionConfig::default().with(|config| {
-        if let Some(interval_ms) = interval_ms {
-            config.desired_min_tx_us = interval_ms.saturating_mul(1000);
-            config.required_min_rx_us = interval_ms.saturating_mul(1000);
-        }
+        let (send, receive) = (least(|one| one.interval_ms), least(|one| one.receive_ms));
+        let receive = receive.map(|interval| interval.max(receive_us_min));
+        config.desired_min_tx_us = send.unwrap_or(config.desired_min_tx_us);
+        config.required_min_rx_us = receive.unwrap_or(config.required_min_rx_us);
+        config.idle_tx_us = least(|one| one.idle_ms).unwrap_or(config.idle_tx_us);
         config.detect_multiplier = multiplier.unwrap_or(config.detect_multiplier);
         // This process does not end with the daemons that route (RFC 5882 §4.3.2).
         config.control_plane_independent = true;

@@ -23,6 +23,8 @@ fn session(view: &View<'_>, now: Instant) -> BfdSession {
         client: view.client.name.clone(),
         remote: Some(view.wanted.remote),
         wanted_interval_ms: view.wanted.interval_ms,
+        wanted_receive_ms: view.wanted.receive_ms,
+        interface: view.interface.map(str::to_owned),
         problem: view.problem.map(str::to_owned),
         state: "none".to_owned(),
         expires_in_s: view

@@ -7,7 +7,7 @@ use bfd::Path;
 use bfd::limits::PORT_MULTIHOP;
 use bfd_client::{Hops, Wanted};
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{if_indextoname, if_nametoindex};
 use nix::sys::socket::SockaddrStorage;
 
 /// The path of a session, with the addresses of its packets.
@@ -31,6 +31,9 @@ pub trait Resolve {
     ///
     /// It has no path now. The text has the reason and the remedy.
     fn way(&self, wanted: &Wanted) -> Result<Way, String>;
+
+    /// Returns the name of an interface, if it exists.
+    fn interface(&self, number: u32) -> Option<String>;
 }
 
 /// The addresses of the host's interfaces at one time.
@@ -114,6 +117,11 @@ impl Resolve for Addresses {
             (Hops::Multi, _) | (Hops::Auto, None) => multi(wanted),
         }
     }
+
+    fn interface(&self, number: u32) -> Option<String> {
+        let name = if_indextoname(number).ok()?;
+        name.into_string().ok()
+    }
 }
 
 fn single(wanted: &Wanted, subnet: &Subnet) -> Result<Way, String> {
@@ -175,6 +183,8 @@ fn ip(address: SockaddrStorage) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use bfd_client::limits::IDLE_MS;
+
     use super::*;
 
     fn addresses() -> Addresses {
@@ -200,6 +210,8 @@ mod tests {
             local: local.map(parse),
             hops,
             interval_ms: 300,
+            receive_ms: 300,
+            idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
         }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
 use crate::auth::AuthType;
-use crate::limits::{DETECT_MULTIPLIER, INTERVAL_US, INTERVAL_US_MIN, KEYS_MAX};
+use crate::limits::{DETECT_MULTIPLIER, INTERVAL_US, INTERVAL_US_MIN, KEYS_MAX, SLOW_INTERVAL_US};
 use crate::secret::{Secret, SecretLength};
 
 /// The role of a system in the start of a session (RFC 5880 §6.1).
@@ -23,6 +23,9 @@ pub enum Role {
 pub struct SessionConfig {
     /// The wanted transmit interval while the session is Up, in microseconds.
     pub desired_min_tx_us: u32,
+    /// The wanted transmit interval in the other states, in microseconds. A shorter one than
+    /// `desired_min_tx_us` or [`SLOW_INTERVAL_US`] counts as that (RFC 5880 §6.8.3).
+    pub idle_tx_us: u32,
     /// The shortest supported receive interval, in microseconds.
     pub required_min_rx_us: u32,
     /// The packets that the remote system may miss before it declares the session down.
@@ -59,6 +62,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             desired_min_tx_us: INTERVAL_US,
+            idle_tx_us: SLOW_INTERVAL_US,
             required_min_rx_us: INTERVAL_US,
             detect_multiplier: NonZeroU8::new(DETECT_MULTIPLIER).unwrap_or(NonZeroU8::MIN),
             role: Role::Active,

@@ -464,7 +464,10 @@ impl Session {
 fn intervals(config: &SessionConfig, state: State) -> Intervals {
     let desired_min_tx_us = match state {
         State::Up => config.desired_min_tx_us,
-        _ => config.desired_min_tx_us.max(SLOW_INTERVAL_US),
+        _ => {
+            let least = config.desired_min_tx_us.max(SLOW_INTERVAL_US);
+            config.idle_tx_us.max(least)
+        }
     };
     Intervals {
         desired_min_tx_us,

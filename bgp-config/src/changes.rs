@@ -114,6 +114,11 @@ pub const STORE_KEYS: &[Key] = &[
         COME_AND_GO,
     ),
     key(
+        "BGPConfiguration `metadata.annotations`: `cambric.io/fabric-bfd`",
+        &["bfd"],
+        "",
+    ),
+    key(
         "BGPConfiguration `spec.asNumber`",
         &["local_asn", "asn"],
         "",
@@ -182,6 +187,12 @@ pub const STORE_KEYS: &[Key] = &[
         "BGPPeer `spec.nextHopMode`, `spec.keepOriginalNextHop`",
         &["next_hop"],
         "",
+    ),
+    key("BGPPeer `spec.failureDetectionMode`", &["bfd"], ""),
+    key(
+        "BFDConfiguration: all",
+        &[],
+        "stays up; the timers of BFD change without a failure",
     ),
     key(
         "BGPPeer `spec.password`, and the secret it names",
@@ -417,6 +428,7 @@ mod tests {
         let peering = fields!(BgpPeerSpec:
             node, node_selector, peer_ip, as_number, local_as_number, peer_selector,
             keep_original_next_hop, next_hop_mode, password, source_address, max_restart_time,
+            failure_detection_mode,
             keepalive_time, num_allowed_local_as_numbers, ttl_security, reachable_by, filters,
             local_workload_selector, reverse_peering,
         );

@@ -5,11 +5,13 @@ use std::future::pending;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use bfd_client::limits::IDLE_MS;
 use bfd_client::{Client, Event as Notice, Hops, Liveness, SessionState, State, Wanted};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_speaker::{self, BfdMode, PathState, PeerView};
 use bgp_io::rib::PeerId;
 use bgp_io::{Event, Input, Io, Speaker, StopMode};
+use calico_bgp::{BfdTimers, Duties};
 use daemon_common::events::{self, Text, emit};
 use daemon_common::report::Neighbors;
 
@@ -22,6 +24,8 @@ pub(crate) struct Bfd {
     client: Client,
     /// The neighbors with BFD, by address.
     paths: BTreeMap<IpAddr, Path>,
+    /// The timers by interface, from the datastore.
+    timers: Vec<BfdTimers>,
     /// When the neighbors are compared with the requested sessions.
     due: Option<Instant>,
     /// Why cambric-bfd is not reached, if it is not.
@@ -36,6 +40,8 @@ struct Path {
     peer: Option<PeerId>,
     /// The last state of its session since the last connection to cambric-bfd.
     state: Option<SessionState>,
+    /// The interface of a path over a single hop, as cambric-bfd has last reported it.
+    interface: Option<String>,
     /// Whether a state was received in this process: failures before it concern an earlier process.
     is_known: bool,
     /// Why its session was rejected.
@@ -48,6 +54,7 @@ impl Bfd {
         Self {
             client: Client::new(socket, format!("cambric-{}", S::DAEMON)),
             paths: BTreeMap::new(),
+            timers: Vec::new(),
             due: Some(Instant::ZERO),
             problem: None,
             unknown_at: None,
@@ -65,7 +72,10 @@ impl Bfd {
         let (mut wanted, mut former) = (BTreeMap::new(), std::mem::take(&mut self.paths));
         for view in io.speaker().peers() {
             let remote = view.config.remote;
-            let Some(session) = self.session(&view) else {
+            let interface = former
+                .get(&remote)
+                .and_then(|path| path.interface.as_deref());
+            let Some(session) = self.session(&view, interface) else {
                 continue;
             };
             let mut path = former.remove(&remote).unwrap_or_default();
@@ -84,7 +94,7 @@ impl Bfd {
 
     /// Returns the session for a neighbor, if it has one. A neighbor of a range has it from its first
     /// established session on: others could only be invented addresses.
-    fn session(&self, view: &PeerView<'_>) -> Option<Wanted> {
+    fn session(&self, view: &PeerView<'_>, interface: Option<&str>) -> Option<Wanted> {
         let config = view.config;
         let (bfd, remote) = (config.bfd?, config.remote);
         let former = self.client.wanted().get(&remote);
@@ -94,6 +104,8 @@ impl Bfd {
         let last = former.and_then(|former| former.local);
         // GTSM (RFC 5082): a neighbor within one hop sends packets that arrive with 255.
         let hops = config.ttl_security_hops;
+        let timers = BfdTimers::of(&self.timers, interface);
+        let of = |timer: fn(&BfdTimers) -> u32, own| timers.map_or(own, timer);
         Some(Wanted {
             remote,
             local: config.local.or(view.local).or(last),
@@ -102,8 +114,10 @@ impl Bfd {
                 BfdMode::Multihop => Hops::Multi,
                 _ => Hops::Auto,
             },
-            interval_ms: bfd.interval_ms,
-            multiplier: bfd.multiplier,
+            interval_ms: of(|timers| timers.send_ms, bfd.interval_ms),
+            receive_ms: of(|timers| timers.receive_ms, bfd.interval_ms),
+            idle_ms: of(|timers| timers.idle_ms, IDLE_MS),
+            multiplier: timers.map_or(bfd.multiplier, |timers| timers.multiplier),
             ttl_min: hops.map_or(0, |hops| u8::MAX - hops.saturating_sub(1)),
         })
     }
@@ -119,7 +133,11 @@ impl Bfd {
                 emit(events::Event::BfdAvailable {});
             }
             Notice::Lost { reason } => self.lost(now, reason),
-            Notice::State(state) => self.state(io, state),
+            Notice::State(state) => {
+                if self.state(io, state) {
+                    self.hasten(now);
+                }
+            }
             Notice::Rejected { remote, reason } => {
                 if let Some((peer, state)) = self.reject(remote, reason) {
                     pass(io, peer, remote, state);
@@ -164,10 +182,11 @@ impl Bfd {
         }
     }
 
-    /// Passes a state on. A failure between two states counts, also if the path works again.
-    fn state(&mut self, io: &mut Io, state: SessionState) {
+    /// Passes a state on. A failure between two states counts, also if the path works again. Returns
+    /// whether other timers may count for the session.
+    fn state(&mut self, io: &mut Io, state: SessionState) -> bool {
         let Some(path) = self.paths.get_mut(&state.remote) else {
-            return;
+            return false;
         };
         let is_first = !std::mem::replace(&mut path.is_known, true);
         let (peer, remote) = (path.peer, state.remote);
@@ -195,7 +214,10 @@ impl Bfd {
             });
         }
         path.rejected = None;
+        let is_other_interface = path.interface != state.interface;
+        path.interface.clone_from(&state.interface);
         path.state = Some(state);
+        is_other_interface && !self.timers.is_empty()
     }
 
     /// Returns the state of a neighbor's session in words.
@@ -268,6 +290,13 @@ impl<S: Settings> Driver<S> for Bfd {
         use bgp_speaker::Event as Of;
         if matches!(event, Event::Speaker(Of::Up { .. } | Of::Down { .. })) {
             self.hasten(now);
+        }
+    }
+
+    fn assign(&mut self, duties: &Duties) {
+        if self.timers != duties.bfd_timers {
+            self.timers.clone_from(&duties.bfd_timers);
+            self.due = Some(Instant::ZERO);
         }
     }
 

@@ -37,6 +37,7 @@ pub(crate) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
                 name,
                 want: Want {
                     is_plain_node: true,
+                    host: Some(node),
                     ..want
                 },
                 chooses_us: chooses_us(own, contenders, name, remote),

@@ -16,7 +16,7 @@ use crate::peer::Want;
 use crate::reflectors::{self, Wish};
 use crate::unsupported::unsupported;
 use crate::view::{Node, View};
-use crate::{clients, explicit, mesh};
+use crate::{bfd, clients, explicit, mesh};
 
 /// The derived configuration and state of a node's daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +114,7 @@ fn intent(own: &Own<'_>, before: &Placed, derived: &mut Derived) -> Intent {
     let node = own.node;
     let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
     derived.faults.extend(unsupported(own));
+    derived.faults.extend(bfd::faults(own));
     let (peers, ranges) = peers(own, before, derived);
     let mut speaker = SpeakerConfig::new(own.asn, own.router_id);
     speaker.cluster_id = own.cluster_id;

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use calico_model::{EncapsulationMode, IpPoolSpec, LoadBalancerAggregation, Network};
 use ipnet::IpNet;
 
+use crate::bfd;
+use crate::bfd_timers::BfdTimers;
 use crate::export::is_vxlan;
 use crate::own::Own;
 use crate::priority::Priorities;
@@ -25,6 +27,8 @@ pub struct Duties {
     pub gateways: BTreeMap<IpAddr, IpAddr>,
     /// Selection of the learned routes that the kernel gets.
     pub programming: Programming,
+    /// The timers of BFD by interface: the first match counts. Without one, those of the peer count.
+    pub bfd_timers: Vec<BfdTimers>,
     /// The time of the request to drain this node, if there is one. A reflector is drained by its
     /// registration.
     pub drain: Option<String>,
@@ -101,6 +105,7 @@ pub(crate) fn duties(own: &Own<'_>) -> Duties {
     let ranges = services(own);
     Duties {
         blocks: blocks.map(|(_, block)| *block).collect(),
+        bfd_timers: bfd::timers(own),
         programming: Programming {
             services: ranges.iter().copied().collect(),
             wireguard: wireguard(own),

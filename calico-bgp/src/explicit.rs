@@ -161,6 +161,7 @@ fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want
         ..Want::new(own, origin, peer.address)
     };
     if let Some((name, node)) = own.node_at(peer.address) {
+        want.host = Some(node);
         let (is_node_as, listens) = (own.asn_of(node) == asn, own.port_of(name));
         if is_node_as {
             want.port = listens;

@@ -14,6 +14,9 @@ const PREFIX: &str = "cambric.io/";
 /// The annotation of a BGPPeer with a peer that passes on routes of nodes.
 pub(crate) const TRANSIT: &str = "cambric.io/transit";
 
+/// The annotation of a BGPPeer that requests BFD over any number of hops.
+const BFD: &str = "cambric.io/bfd";
+
 /// A key of a neighbor, and the function that sets it from the fields of a BGPPeer.
 /// [`Want`](crate::peer::Want) sets the keys with further inputs, as the address, the AS or the
 /// policies.
@@ -59,6 +62,9 @@ pub(crate) fn apply(peering: &Peering, peer: &mut PeerConfig) {
         set(&peering.spec, peer);
     }
     for (name, text) in &peering.annotations {
+        if is_replaced(peering, name) {
+            continue;
+        }
         if let Some(key) = annotated(name) {
             key.set(peer, &written(key.kind, text), &mut Vec::new()); // `faults` reports them.
         }
@@ -70,6 +76,10 @@ pub(crate) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, Strin
     let found = peering.annotations.iter().flat_map(|(name, text)| {
         let mut faults = Vec::new();
         match annotated(name) {
+            Some(_) if is_replaced(peering, name) => faults.push(Invalid::at(
+                &(0..0),
+                "spec.failureDetectionMode is set, and only one can be",
+            )),
             Some(key) => key.set(&mut peer.clone(), &written(key.kind, text), &mut faults),
             None => faults.push(Invalid::at(
                 &(0..0),
@@ -81,6 +91,11 @@ pub(crate) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, Strin
         faults.map(move |fault| (field.clone(), fault.message))
     });
     found.collect()
+}
+
+/// Returns whether Calico's field for the same purpose is set.
+fn is_replaced(peering: &Peering, annotation: &str) -> bool {
+    annotation == BFD && peering.spec.failure_detection_mode.is_some()
 }
 
 /// Returns the key that an annotation sets.

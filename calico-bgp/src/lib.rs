@@ -5,12 +5,15 @@
 //! same configuration, in any order of their arrival. [`placement`] chooses the route reflectors of
 //! a client, and [`validation`] evaluates received routes by the records of the datastore.
 
+mod bfd;
+mod bfd_timers;
 mod clients;
 mod cluster;
 mod derive;
 mod duties;
 mod explicit;
 mod export;
+mod fabric_bfd;
 mod farewell;
 mod fault;
 mod fields;
@@ -30,6 +33,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use bfd_timers::BfdTimers;
 pub use bgp_config::Host;
 pub use calico_model::SecretKeyRef;
 pub use cluster::ClusterWish;
@@ -42,4 +46,4 @@ pub use fleet::Fleet;
 pub use own::Secrets;
 pub use priority::{METRIC_MAX, Priorities, degree_of, metric_of};
 pub use reflectors::{REFLECTORS_ANNOTATION, WEIGHT_LABEL, Wish, ZONE_LABEL};
-pub use view::{Node, View};
+pub use view::{FABRIC_BFD_ANNOTATION, Node, View};

@@ -10,6 +10,7 @@ use bgp_speaker::Password;
 use calico_model::{BgpConfigurationSpec, BgpPassword, DEFAULT_CONFIGURATION, Kind, ResourceKey};
 use ring::digest::{SHA256, digest};
 
+use crate::fabric_bfd::FabricBfd;
 use crate::fault::Fault;
 use crate::view::{Node, View};
 
@@ -31,6 +32,8 @@ pub(crate) struct Own<'v> {
     /// The settings of the cluster, and those of this node.
     pub(crate) cluster: &'v BgpConfigurationSpec,
     pub(crate) settings: Option<&'v BgpConfigurationSpec>,
+    /// Whether the sessions that the fabric determines have BFD.
+    pub(crate) bfd: FabricBfd,
 }
 
 /// Returns the key of a cluster-wide resource, for faults.
@@ -95,6 +98,7 @@ impl<'v> Own<'v> {
             secrets,
             cluster,
             settings: settings.map(|settings| &settings.spec),
+            bfd: FabricBfd::of(view, &host.name),
         })
     }
 
@@ -112,7 +116,7 @@ impl<'v> Own<'v> {
 
     /// Returns whether a node is a route reflector.
     pub(crate) fn reflects(&self, name: &str, node: &Node) -> bool {
-        node.cluster_id.is_some() || self.view.fleet.has(name)
+        self.view.reflects(name, node)
     }
 
     /// Returns the node with this address.

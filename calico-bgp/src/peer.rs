@@ -6,9 +6,11 @@ use bgp_config::SessionKeys;
 use bgp_config::limits::{BGP_PORT, RESTART_TIME_S};
 use bgp_fsm::{GracefulRestartConfig, PeerAs};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet};
-use bgp_speaker::{PeerConfig, PrefixLimits, SpeakerConfig};
+use bgp_speaker::{Bfd, PeerConfig, PrefixLimits, SpeakerConfig};
+use calico_model::FailureDetectionMode;
 use rib::{NextHopMode, Role, SendPaths};
 
+use crate::bfd;
 use crate::export::Policies;
 use crate::fields;
 use crate::limits::NODE_PREFIXES_MAX;
@@ -61,6 +63,8 @@ pub(crate) struct Want<'v> {
     pub(crate) node: Option<&'v Node>,
     /// Whether it is a node without route reflector.
     pub(crate) is_plain_node: bool,
+    /// The node with its address, with its subnet.
+    pub(crate) host: Option<&'v Node>,
     /// The local address of the session.
     pub(crate) source: Option<IpAddr>,
     pub(crate) passive: bool,
@@ -90,6 +94,7 @@ impl<'v> Want<'v> {
             local_asn: own.asn,
             node: None,
             is_plain_node: false,
+            host: None,
             source: own.node.address_beside(remote),
             passive: false,
             restart_time_s: None,
@@ -113,6 +118,7 @@ impl<'v> Want<'v> {
             port: own.port_of(name),
             asn: own.asn_of(node),
             node: Some(node),
+            host: Some(node),
             is_plain_node: !own.reflects(name, node),
             ..Self::new(own, origin, remote)
         }
@@ -131,6 +137,20 @@ impl<'v> Want<'v> {
     /// Returns whether it is in the local AS.
     pub(crate) fn is_internal(&self) -> bool {
         self.asn == self.local_asn
+    }
+
+    /// Returns whether it has BFD because the fabric determines it.
+    const fn has_fabric_bfd(&self, own: &Own<'_>) -> bool {
+        match self.origin {
+            Origin::Reflector => own.bfd.reflectors,
+            Origin::Mesh => own.bfd.mesh,
+            Origin::Global | Origin::Node => false,
+        }
+    }
+
+    /// Returns Calico's field for BFD of the BGPPeer that configures it.
+    fn failure_detection(&self) -> Option<FailureDetectionMode> {
+        self.peering?.spec.failure_detection_mode
     }
 
     /// RFC 4456: clients are internal peers that are not reflectors of the same cluster.
@@ -174,6 +194,7 @@ impl<'v> Want<'v> {
         if self.is_plain_node {
             peer.prefix_limits = PrefixLimits::of_all(NODE_PREFIXES_MAX);
         }
+        peer.bfd = self.has_fabric_bfd(own).then(Bfd::default);
         if let Some(peering) = self.peering {
             let limits = (peer.prefix_limits.clone(), peer.prefix_limits_out.clone());
             fields::apply(peering, &mut peer);
@@ -183,6 +204,8 @@ impl<'v> Want<'v> {
                 peer.is_transit = false;
             }
         }
+        let end = (self.host, self.remote);
+        peer.bfd = bfd::session(own.node, end, self.failure_detection(), peer.bfd);
         // If this speaker keeps next hops towards a peer, the peer keeps them towards this speaker.
         peer.multihop = peer.next_hop == NextHopMode::Keep;
         if let Some(keys) = self.keys {

@@ -213,7 +213,10 @@ fn with<'v>(
         let local = own.node.address_beside(remote)?;
         let port = registration.port.unwrap_or(BGP_PORT);
         let passive = passive(local, remote);
-        Some(reflector_want(own, remote, port, asn, local, passive))
+        Some(Want {
+            host: node,
+            ..reflector_want(own, remote, port, asn, local, passive)
+        })
     });
     addresses.collect()
 }

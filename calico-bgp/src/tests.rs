@@ -8,6 +8,7 @@ use rib::NextHops;
 use crate::*;
 
 mod annotations;
+mod bfd;
 mod derive;
 mod reflectors;
 mod unsupported;

@@ -8,6 +8,7 @@ use calico_model::{
 use rib::Role;
 use serde::Serialize;
 
+use crate::bfd;
 use crate::duties::is_range;
 use crate::explicit;
 use crate::fault::Fault;
@@ -33,6 +34,12 @@ pub(crate) fn unsupported(own: &Own<'_>) -> Vec<Fault> {
         if own.cluster_id.is_none() {
             services(spec, &mut report); // A reflector reflects announcements of others.
         }
+    }
+    for (name, spec) in bfd::selected(own) {
+        declared(Kind::BfdConfiguration, spec, &mut |field, reason| {
+            let key = key_of(Kind::BfdConfiguration, name);
+            faults.push(Fault::new(key, field, reason));
+        });
     }
     let speaker = SpeakerConfig::new(own.asn, own.router_id);
     let peer = speaker.neighbor(own.router_id.0.into(), Role::External);

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::Asn;
 use calico_model::{
-    AffinityOwner, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BlockAffinity, FABRIC_PREFIX,
-    FabricKey, FabricKeyError, IpPoolSpec, IpamKey, Key, Kind, Network, NodeSpec, Resource,
-    ResourceKey, SecretKeyRef, Spec,
+    AffinityOwner, BfdConfigurationSpec, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec,
+    BlockAffinity, FABRIC_PREFIX, FabricKey, FabricKeyError, IpPoolSpec, IpamKey, Key, Kind,
+    Network, NodeSpec, Resource, ResourceKey, SecretKeyRef, Spec,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -17,6 +17,10 @@ use crate::fields::is_own;
 use crate::fleet::Fleet;
 use crate::reflectors::REFLECTORS_ANNOTATION;
 
+/// The annotation of a BGPConfiguration that sets whether the sessions which the fabric determines have
+/// BFD.
+pub const FABRIC_BFD_ANNOTATION: &str = "cambric.io/fabric-bfd";
+
 /// The last valid value of every key that is relevant to one node, and the faults of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
@@ -24,6 +28,7 @@ pub struct View {
     pub(crate) configurations: BTreeMap<String, Settings>,
     pub(crate) peers: BTreeMap<String, Peering>,
     pub(crate) filters: BTreeMap<String, Filter>,
+    pub(crate) bfd: BTreeMap<String, BfdConfiguration>,
     pub(crate) pools: BTreeMap<String, Pool>,
     /// The ranges of pools that were never valid otherwise, by their keys.
     pub(crate) closed_pools: BTreeMap<String, IpNet>,
@@ -53,6 +58,8 @@ macro_rules! specs {
 specs! {
     /// Import and export rules of peers.
     Filter BgpFilterSpec;
+    /// Timers of BFD.
+    BfdConfiguration BfdConfigurationSpec;
     /// A range of workload addresses.
     Pool IpPoolSpec;
 }
@@ -81,13 +88,17 @@ pub(crate) struct Settings {
     pub(crate) spec: BgpConfigurationSpec,
     /// How many reflectors nodes peer with, as the unparsed text.
     pub(crate) reflectors: Option<String>,
+    /// Whether the sessions that the fabric determines have BFD, as the unparsed text.
+    pub(crate) bfd: Option<String>,
 }
 
 impl From<Resource<BgpConfigurationSpec>> for Settings {
     fn from(mut resource: Resource<BgpConfigurationSpec>) -> Self {
+        let annotations = &mut resource.metadata.annotations;
         Self {
+            reflectors: annotations.remove(REFLECTORS_ANNOTATION),
+            bfd: annotations.remove(FABRIC_BFD_ANNOTATION),
             spec: resource.spec,
-            reflectors: resource.metadata.annotations.remove(REFLECTORS_ANNOTATION),
         }
     }
 }
@@ -157,6 +168,7 @@ impl View {
             Kind::BgpConfiguration,
             Kind::BgpPeer,
             Kind::BgpFilter,
+            Kind::BfdConfiguration,
             Kind::IpPool,
         ];
         let own = AffinityOwner::Host(node.to_owned());
@@ -190,6 +202,7 @@ impl View {
                 Kind::BgpConfiguration => put(&mut self.configurations, faults, &name, value),
                 Kind::BgpPeer => put(&mut self.peers, faults, &name, value),
                 Kind::BgpFilter => put(&mut self.filters, faults, &name, value),
+                Kind::BfdConfiguration => put(&mut self.bfd, faults, &name, value),
                 Kind::IpPool => {
                     let changed = put(&mut self.pools, faults, &name, value);
                     self.close(&name, value) || changed
@@ -262,6 +275,11 @@ impl View {
         given
             .filter_map(|given| given.secret_key_ref.clone())
             .collect()
+    }
+
+    /// Returns whether a node is a route reflector.
+    pub(crate) fn reflects(&self, name: &str, node: &Node) -> bool {
+        node.cluster_id.is_some() || self.fleet.has(name)
     }
 
     /// Returns whether the current value of a key is invalid.

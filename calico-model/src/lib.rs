@@ -67,12 +67,13 @@ pub use key::error::KeyError;
 pub use key::kind::{Kind, Scope};
 pub use key::{Key, RESOURCES_PREFIX, ResourceKey};
 pub use limits::{
-    AS_PATH_PREPENDS_MAX, COMMUNITIES_MAX, COOL_DOWN_S_MAX, FILTER_OPERATIONS_MAX, HOST_BLOCKS_MAX,
-    INTERFACE_NAME_OCTETS_MAX, LABEL_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX,
-    PREFIX_ADVERTISEMENTS_MAX, REFLECTOR_WEIGHT_DEFAULT, ROUTE_PRIORITY_MAX, SELECTOR_DEPTH_MAX,
-    SELECTOR_OCTETS_MAX,
+    AS_PATH_PREPENDS_MAX, BFD_INTERFACES_MAX, BFD_INTERVAL_MS_MAX, COMMUNITIES_MAX,
+    COOL_DOWN_S_MAX, FILTER_OPERATIONS_MAX, HOST_BLOCKS_MAX, INTERFACE_NAME_OCTETS_MAX,
+    LABEL_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX, PREFIX_ADVERTISEMENTS_MAX,
+    REFLECTOR_WEIGHT_DEFAULT, ROUTE_PRIORITY_MAX, SELECTOR_DEPTH_MAX, SELECTOR_OCTETS_MAX,
 };
 pub use parse_error::ParseError;
+pub use resource::bfd_configuration::{BfdConfigurationSpec, BfdInterface};
 pub use resource::bgp_configuration::{
     BGP_PORT, BgpConfigurationSpec, BindMode, CidrBlock, ClusterRoutes, DEFAULT_AS_NUMBER,
     DEFAULT_CONFIGURATION, DEFAULT_ROUTE_PRIORITY, LoadBalancerAggregation, NamedCommunity,
@@ -83,7 +84,8 @@ pub use resource::bgp_filter::{
     PeerType, PrefixLength, RouteSource,
 };
 pub use resource::bgp_peer::{
-    BgpPassword, BgpPeerSpec, NextHopMode, ReversePeering, SecretKeyRef, SourceAddress,
+    BgpPassword, BgpPeerSpec, FailureDetectionMode, NextHopMode, ReversePeering, SecretKeyRef,
+    SourceAddress,
 };
 pub use resource::cluster_information::ClusterInformationSpec;
 pub use resource::felix_configuration::{EndpointToHostAction, FelixConfigurationSpec};

@@ -27,6 +27,24 @@ pub const COMMUNITIES_MAX: usize = 500;
 /// Maximum number of prefix advertisements in one BGP configuration.
 pub const PREFIX_ADVERTISEMENTS_MAX: usize = 500;
 
+/// Maximum number of entries for interfaces in one configuration of BFD.
+pub const BFD_INTERFACES_MAX: usize = 64;
+
+/// Longest interval between packets of BFD, in milliseconds.
+pub const BFD_INTERVAL_MS_MAX: u32 = 60_000;
+
+/// Calico's default of the interval between received packets of BFD, in milliseconds.
+pub const BFD_RECEIVE_MS: u32 = 10;
+
+/// Calico's default of the interval between sent packets of BFD, in milliseconds.
+pub const BFD_SEND_MS: u32 = 100;
+
+/// Calico's default of the interval between sent packets of a session that is not up, in milliseconds.
+pub const BFD_IDLE_MS: u32 = 60_000;
+
+/// Calico's default of the packets of BFD that may be missing.
+pub const BFD_MULTIPLIER: u8 = 5;
+
 /// Maximum number of operations in one rule of a BGP filter.
 pub const FILTER_OPERATIONS_MAX: usize = 10;
 

@@ -1,5 +1,6 @@
 //! The envelope of a resource, and the interface of every spec.
 
+pub(crate) mod bfd_configuration;
 pub(crate) mod bgp_configuration;
 pub(crate) mod bgp_filter;
 pub(crate) mod bgp_peer;

@@ -191,6 +191,7 @@ pub(crate) const fn fields(kind: Kind) -> Fields {
         Kind::BgpConfiguration => routing::BGP_CONFIGURATION,
         Kind::BgpPeer => routing::BGP_PEER,
         Kind::BgpFilter => routing::BGP_FILTER,
+        Kind::BfdConfiguration => routing::BFD_CONFIGURATION,
         Kind::IpReservation => routing::IP_RESERVATION,
         Kind::IpamConfiguration => routing::IPAM_CONFIGURATION,
         Kind::ClusterInformation => routing::CLUSTER_INFORMATION,

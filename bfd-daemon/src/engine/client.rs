@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub(super) wanted: Wanted,
     /// Its session, if it has a path.
     pub(super) id: Option<Discriminator>,
+    /// The interface of its path over a single hop.
+    pub(super) interface: Option<String>,
     /// Why it has none, or none by its latest wish.
     pub(super) problem: Option<String>,
     /// Failures that the client was not sent yet.
@@ -103,6 +105,7 @@ impl Entry {
         Self {
             wanted,
             id: None,
+            interface: None,
             problem: None,
             failures: 0,
             expires: None,
@@ -133,6 +136,7 @@ impl Entry {
             diagnostic: diagnostic.unwrap_or_default(),
             control_plane_independent: session
                 .is_some_and(Session::is_remote_control_plane_independent),
+            interface: self.interface.clone(),
             problem: self.problem.clone(),
         }
     }

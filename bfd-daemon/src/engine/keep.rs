@@ -46,7 +46,11 @@ impl<R: Random> Engine<R> {
                     way,
                     port: port(*id),
                     is_leaving: present.is_none(),
-                    interval_us: config.desired_min_tx_us,
+                    intervals_us: [
+                        config.desired_min_tx_us,
+                        config.idle_tx_us,
+                        config.required_min_rx_us,
+                    ],
                     multiplier: config.detect_multiplier,
                 })))
             }
@@ -106,9 +110,11 @@ impl<R: Random> Engine<R> {
     fn restore_session(&mut self, now: Instant, record: &SessionRecord) -> Result<(), String> {
         let age = now.saturating_duration_since(record.saved_at);
         let snapshot = record.snapshot.clone().aged(age);
-        let config = config_of([]).with(|config| {
-            config.desired_min_tx_us = record.interval_us;
-            config.required_min_rx_us = record.interval_us;
+        let config = config_of(0, []).with(|config| {
+            let [send, idle, receive] = record.intervals_us;
+            config.desired_min_tx_us = send;
+            config.idle_tx_us = idle;
+            config.required_min_rx_us = receive;
             config.detect_multiplier = record.multiplier;
         });
         let restored = self

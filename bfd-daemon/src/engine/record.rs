@@ -41,8 +41,9 @@ pub struct SessionRecord {
     pub port: Option<u16>,
     /// Whether it was removed, and only sends AdminDown.
     pub is_leaving: bool,
-    /// The configured interval, in microseconds.
-    pub interval_us: u32,
+    /// The configured intervals, in microseconds: of sent packets, of those of a session that is not up,
+    /// and of received packets.
+    pub intervals_us: [u32; 3],
     /// The configured multiplier.
     pub multiplier: NonZeroU8,
 }
@@ -136,7 +137,7 @@ impl SessionRecord {
         out.extend(self.way.interface.to_be_bytes());
         out.extend(self.port.unwrap_or(0).to_be_bytes());
         out.push(self.is_leaving.into());
-        out.extend(self.interval_us.to_be_bytes());
+        intervals(out, self.intervals_us);
         out.push(self.multiplier.get());
         out.extend(self.snapshot.encode());
         Some(())
@@ -162,7 +163,7 @@ impl SessionRecord {
         };
         let port = u16::from_be_bytes(from.take()?);
         let is_leaving = from.flag()?;
-        let interval_us = u32::from_be_bytes(from.take()?);
+        let intervals_us = from.intervals()?;
         let multiplier = NonZeroU8::new(from.octet()?).ok_or(RecordError::Value("multiplier"))?;
         let snapshot = Snapshot::decode(std::mem::take(&mut from.0))?;
         Ok(Self {
@@ -176,7 +177,7 @@ impl SessionRecord {
             },
             port: (port != 0).then_some(port),
             is_leaving,
-            interval_us,
+            intervals_us,
             multiplier,
         })
     }
@@ -199,7 +200,7 @@ impl EntryRecord {
             Hops::Single => 1,
             Hops::Multi => 2,
         });
-        out.extend(wanted.interval_ms.to_be_bytes());
+        intervals(out, [wanted.interval_ms, wanted.idle_ms, wanted.receive_ms]);
         out.extend([wanted.multiplier, wanted.ttl_min]);
         out.extend(self.id.map_or(0, Discriminator::get).to_be_bytes());
         out.extend(self.failures.to_be_bytes());
@@ -227,9 +228,9 @@ impl EntryRecord {
             2 => Hops::Multi,
             _ => return Err(RecordError::Value("hops")),
         };
-        let interval_ms = u32::from_be_bytes(from.take()?);
+        let [interval_ms, idle_ms, receive_ms] = from.intervals()?;
         let [multiplier, ttl_min] = from.take()?;
-        if interval_ms == 0 || multiplier == 0 {
+        if [interval_ms, idle_ms, receive_ms].contains(&0) || multiplier == 0 {
             return Err(RecordError::Value("interval"));
         }
         let id = Discriminator::new(u32::from_be_bytes(from.take()?));
@@ -246,6 +247,8 @@ impl EntryRecord {
                 local,
                 hops,
                 interval_ms,
+                receive_ms,
+                idle_ms,
                 multiplier,
                 ttl_min,
             },
@@ -267,6 +270,10 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
             out.extend(v6.octets());
         }
     }
+}
+
+fn intervals(out: &mut Vec<u8>, intervals: [u32; 3]) {
+    out.extend(intervals.iter().flat_map(|one| one.to_be_bytes()));
 }
 
 /// The rest of an encoded record.
@@ -293,6 +300,11 @@ impl<'a> Reader<'a> {
         self.take().map(u64::from_be_bytes)
     }
 
+    fn intervals(&mut self) -> Result<[u32; 3], RecordError> {
+        let mut next = || self.take().map(u32::from_be_bytes);
+        Ok([next()?, next()?, next()?])
+    }
+
     fn flag(&mut self) -> Result<bool, RecordError> {
         match self.octet()? {
             0 => Ok(false),
@@ -315,6 +327,7 @@ mod tests {
     use std::time::Duration;
 
     use bfd::{Seeded, Session, SessionConfig};
+    use bfd_client::limits::IDLE_MS;
     use proptest::prelude::*;
 
     use super::*;
@@ -336,7 +349,7 @@ mod tests {
             },
             port: Some(50_000),
             is_leaving: false,
-            interval_us: 300_000,
+            intervals_us: [100_000, 1_000_000, 300_000],
             multiplier: NonZeroU8::MIN,
         }))
     }
@@ -352,6 +365,8 @@ mod tests {
                 local,
                 hops: Hops::Multi,
                 interval_ms: 300,
+                receive_ms: 300,
+                idle_ms: IDLE_MS,
                 multiplier: 3,
                 ttl_min: 254,
             },

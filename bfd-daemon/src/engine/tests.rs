@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bfd::{Hops as Port, Path, Seeded};
+use bfd_client::limits::IDLE_MS;
 use bfd_client::{Hops, Liveness as Reported, State as ReportedState};
 
 use super::*;
@@ -37,6 +38,10 @@ impl Resolve for Link {
             interface,
         })
     }
+
+    fn interface(&self, number: u32) -> Option<String> {
+        (number == 7).then(|| "eth7".to_owned())
+    }
 }
 
 const fn multihop(table: u32, local: IpAddr, remote: IpAddr, ttl_min: u8) -> Path {
@@ -55,6 +60,10 @@ impl Resolve for Nowhere {
     fn way(&self, _: &Wanted) -> Result<Way, String> {
         Err("no route".to_owned())
     }
+
+    fn interface(&self, _: u32) -> Option<String> {
+        None
+    }
 }
 
 fn address(last: u8) -> IpAddr {
@@ -67,6 +76,8 @@ fn wanted(last: u8) -> Wanted {
         local: None,
         hops: Hops::Auto,
         interval_ms: 300,
+        receive_ms: 300,
+        idle_ms: IDLE_MS,
         multiplier: 3,
         ttl_min: 254,
     }
@@ -375,6 +386,7 @@ fn clients_with_one_path_share_its_session() {
     pair.attach(0, "other");
     let faster = Wanted {
         interval_ms: 100,
+        receive_ms: 100,
         ..wanted(2)
     };
     pair.set(0, "other", faster).expect("set");
@@ -403,6 +415,41 @@ fn clients_with_one_path_share_its_session() {
 }
 
 #[test]
+fn timers_of_a_client_are_applied_within_the_limits() {
+    let mut pair = Pair::new();
+    for host in 0..2 {
+        pair.attach(host, "bgp");
+    }
+    let timers = |last| Wanted {
+        interval_ms: 200,
+        receive_ms: 10,
+        idle_ms: 5_000,
+        multiplier: 4,
+        ..wanted(last)
+    };
+    pair.set(0, "bgp", timers(2)).expect("set");
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.last(0).interface.as_deref(), Some("eth7"));
+    let session = |pair: &Pair| {
+        let mut views = pair.engines[0].views();
+        let (_, session) = views.find_map(|view| view.session).expect("a session");
+        let config = session.config();
+        (
+            config.required_min_rx_us,
+            config.detect_multiplier.get(),
+            session.transmit_interval(),
+        )
+    };
+    let idle = Duration::from_secs(5);
+    assert_eq!(session(&pair), (50_000, 4, Some(idle)));
+    pair.set(1, "bgp", timers(1)).expect("set");
+    pair.run(Duration::from_secs(20));
+    assert_eq!(pair.last(0).liveness, Reported::Alive);
+    let up = Duration::from_millis(200);
+    assert_eq!(session(&pair), (50_000, 4, Some(up)));
+}
+
+#[test]
 fn limits_of_a_user_reject_further_sessions() {
     let mut pair = Pair::new();
     pair.engines[0].set_limits(Limits {
@@ -414,6 +461,7 @@ fn limits_of_a_user_reject_further_sessions() {
     pair.attach(0, "bgp");
     let fast = |last, interval_ms| Wanted {
         interval_ms,
+        receive_ms: interval_ms,
         ..wanted(last)
     };
     let error = pair.set(0, "bgp", fast(2, 49)).expect_err("too fast");

@@ -1,4 +1,5 @@
 use bfd::Discriminator;
+use bfd_client::limits::IDLE_MS;
 use bfd_client::{Hops, Wanted};
 
 use super::*;
@@ -16,6 +17,8 @@ fn record(last: u8, failures: u64) -> Record {
             local: None,
             hops: Hops::Auto,
             interval_ms: 300,
+            receive_ms: 300,
+            idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
         },

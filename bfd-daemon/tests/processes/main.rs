@@ -10,6 +10,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use bfd::Instant;
+use bfd_client::limits::IDLE_MS;
 use bfd_client::{Client, Event, Hops, Liveness, SessionState, Wanted};
 use daemon_common::report::{BfdSession, Limits, Status};
 use daemon_common::{Command as Query, Reply, client};
@@ -130,6 +131,8 @@ impl User {
             local: Some(daemon.address),
             hops,
             interval_ms: 50,
+            receive_ms: 50,
+            idle_ms: IDLE_MS,
             multiplier: 100,
             ttl_min: 255,
         };
@@ -300,6 +303,8 @@ async fn each_session_sends_from_a_port_of_its_own() {
             local: None,
             hops: Hops::Single,
             interval_ms: 50,
+            receive_ms: 50,
+            idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 255,
         };

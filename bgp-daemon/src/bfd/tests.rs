@@ -70,6 +70,7 @@ fn state(liveness: Liveness, failures: u64) -> Answer {
         failures,
         diagnostic: "control detection time expired".to_owned(),
         control_plane_independent: true,
+        interface: None,
         problem: None,
     })
 }

@@ -21,6 +21,14 @@ pub struct Bfd {
     pub mode: BfdMode,
 }
 
+impl Bfd {
+    /// Returns the session over a path of this kind.
+    #[must_use]
+    pub const fn over(self, mode: BfdMode) -> Self {
+        Self { mode, ..self }
+    }
+}
+
 impl Default for Bfd {
     fn default() -> Self {
         Self {

@@ -43,6 +43,8 @@ kinds! {
     BgpPeer "BGPPeer" "bgppeers" Cluster ["bgpp", "bgpps", "bp", "bps"];
     /// Import and export rules.
     BgpFilter "BGPFilter" "bgpfilters" Cluster ["bgpf", "bgpfs", "bf", "bfs"];
+    /// The timers of BFD for selected nodes.
+    BfdConfiguration "BFDConfiguration" "bfdconfigurations" Cluster ["bfdconfig", "bfdconfigs"];
     /// A range from which addresses are assigned.
     IpPool "IPPool" "ippools" Cluster ["ipp", "ipps", "pool", "pools"];
     /// Addresses that are never assigned.

@@ -84,6 +84,13 @@ pub struct BgpPeerSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub source_address: Option<SourceAddress>,
+    /// How the loss of the path to the peer is detected, beside the hold timer.
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub failure_detection_mode: Option<FailureDetectionMode>,
     /// The restart time advertised to the peer for graceful restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_restart_time: Option<GoDuration>,
@@ -159,6 +166,17 @@ words! {
     UseNodeIp "UseNodeIP",
     /// The address that the kernel chooses.
     None "None",
+}
+
+words! {
+    /// How the loss of the path to a peer is detected, beside the hold timer.
+    #[derive(Default)]
+    FailureDetectionMode, "one of \"None\" and \"BFDIfDirectlyConnected\"";
+    /// By the hold timer only.
+    #[default]
+    None "None",
+    /// By BFD, if the peer is on a link of the node.
+    BfdIfDirectlyConnected "BFDIfDirectlyConnected",
 }
 
 words! {

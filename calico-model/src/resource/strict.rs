@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::{EncodeError, ParseError, RawSpec, Resource, Spec};
 use crate::key::ResourceKey;
 use crate::key::kind::Kind;
+use crate::resource::bfd_configuration::BfdConfigurationSpec;
 use crate::resource::bgp_configuration::BgpConfigurationSpec;
 use crate::resource::bgp_filter::BgpFilterSpec;
 use crate::resource::bgp_peer::BgpPeerSpec;
@@ -54,6 +55,7 @@ pub fn encode_over(
         Kind::BgpConfiguration => encode::<BgpConfigurationSpec>(resource, faults.0),
         Kind::BgpPeer => encode::<BgpPeerSpec>(resource, faults.0),
         Kind::BgpFilter => encode::<BgpFilterSpec>(resource, faults.0),
+        Kind::BfdConfiguration => encode::<BfdConfigurationSpec>(resource, faults.0),
         Kind::IpReservation => encode::<IpReservationSpec>(resource, faults.0),
         Kind::IpamConfiguration => encode::<IpamConfigurationSpec>(resource, faults.0),
         Kind::NetworkPolicy => encode::<NetworkPolicySpec>(resource, faults.0),

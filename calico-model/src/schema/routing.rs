@@ -20,6 +20,14 @@ pub(super) const BGP_PEER: Fields = envelope!(parts("spec", Object(BGP_PEER_SPEC
 
 pub(super) const BGP_FILTER: Fields = envelope!(parts("spec", Object(BGP_FILTER_SPEC)));
 
+pub(super) const BFD_CONFIGURATION: Fields = envelope!(parts(
+    "spec",
+    Object(&[
+        bgp("nodeSelector", Any),
+        parts("interfaces", List(BFD_INTERFACE)),
+    ])
+));
+
 pub(super) const IPAM_CONFIGURATION: Fields =
     envelope!(parts("spec", Object(IPAM_CONFIGURATION_SPEC)));
 
@@ -146,6 +154,7 @@ const BGP_PEER_SPEC: Fields = &[
     bgp("nextHopMode", Any),
     parts("password", Object(PASSWORD)),
     bgp("sourceAddress", Any),
+    bgp("failureDetectionMode", Any),
     bgp("maxRestartTime", Any),
     bgp("keepaliveTime", Any),
     bgp("numAllowedLocalASNumbers", Any),
@@ -167,6 +176,14 @@ const BGP_FILTER_SPEC: Fields = &[
     parts("importV4", List(FILTER_RULE)),
     parts("exportV6", List(FILTER_RULE)),
     parts("importV6", List(FILTER_RULE)),
+];
+
+const BFD_INTERFACE: Fields = &[
+    bgp("matchPattern", Text),
+    bgp("minimumRecvInterval", Any),
+    bgp("minimumSendInterval", Any),
+    bgp("idleSendInterval", Any),
+    bgp("multiplier", Any),
 ];
 
 const FILTER_RULE: Fields = &[

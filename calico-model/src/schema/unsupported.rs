@@ -74,7 +74,9 @@ pub(super) fn in_rule<E: fmt::Display>(rule: Result<Value, E>) -> Option<Unsuppo
 /// calico-node writes, and none for kinds that no daemon reads.
 const fn reporter(kind: Kind) -> Option<Program> {
     match kind {
-        Kind::BgpConfiguration | Kind::BgpPeer | Kind::BgpFilter => Some(Program::Bgp),
+        Kind::BgpConfiguration | Kind::BgpPeer | Kind::BgpFilter | Kind::BfdConfiguration => {
+            Some(Program::Bgp)
+        }
         Kind::FelixConfiguration
         | Kind::IpPool
         | Kind::WorkloadEndpoint

@@ -193,6 +193,14 @@ const fn table(kind: Kind) -> Table {
         Kind::BgpPeer => (PEER_HEADINGS, PEER_HEADINGS, BGP_PEER),
         Kind::BgpFilter => (FILTER_HEADINGS, FILTER_HEADINGS, BGP_FILTER),
         Kind::IpPool => (&["NAME", "CIDR", "SELECTOR"], POOL_HEADINGS, IP_POOL),
+        Kind::BfdConfiguration => (
+            &["NAME", "NODESELECTOR"],
+            &["NAME", "NODESELECTOR", "INTERFACES"],
+            &[
+                ("NODESELECTOR", Or("/spec/nodeSelector", "all()")),
+                ("INTERFACES", Count("/spec/interfaces")),
+            ],
+        ),
         Kind::IpReservation => (
             NAME,
             &["NAME", "CIDRS"],

@@ -72,11 +72,13 @@ fn details(session: &BfdSession) -> String {
     block.fact("problem", &or_dash(session.problem.as_ref()));
     block.fact("diagnostic", &session.diagnostic);
     block.fact("local address", &or_dash(session.local));
+    block.fact("interface", &or_dash(session.interface.as_ref()));
     block.fact("hops", &session.hops);
-    block.fact(
-        "wanted interval",
-        &format!("{}ms", session.wanted_interval_ms),
+    let wanted = format!(
+        "{}ms sent, {}ms received",
+        session.wanted_interval_ms, session.wanted_receive_ms
     );
+    block.fact("wanted intervals", &wanted);
     block.fact("interval", &or_dash(session.interval_ms.map(milliseconds)));
     block.fact("detection time", &milliseconds(session.detection_ms));
     block.fact("remote state", &session.remote_state);

@@ -41,8 +41,12 @@ pub struct BfdSession {
     pub local_discriminator: u32,
     /// The discriminator of the remote system, if it is known.
     pub remote_discriminator: Option<u32>,
-    /// The interval that the client wants, in milliseconds.
+    /// The interface of a path over a single hop.
+    pub interface: Option<String>,
+    /// The interval of sent packets that the client wants, in milliseconds.
     pub wanted_interval_ms: u32,
+    /// The shortest interval of received packets that the client wants, in milliseconds.
+    pub wanted_receive_ms: u32,
     /// The interval of sent packets, in milliseconds; absent if none are sent.
     pub interval_ms: Option<f64>,
     /// The detection time, in milliseconds; 0 while the remote system is unknown.

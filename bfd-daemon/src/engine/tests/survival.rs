@@ -139,6 +139,7 @@ fn session_of_two_clients_keeps_both() {
     pair.attach(0, "other");
     let slow = Wanted {
         interval_ms: 900,
+        receive_ms: 900,
         ..wanted(2)
     };
     pair.set(0, "other", slow).expect("set");

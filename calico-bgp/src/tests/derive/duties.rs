@@ -20,8 +20,10 @@ fn duties_of_a_node() {
         services,
         gateways,
         programming,
+        bfd_timers,
         drain,
     } = of(&contents, "a").duties;
+    assert_eq!(bfd_timers, []);
     let texts = |nets: &dyn Fn() -> Vec<String>| nets();
     assert_eq!(
         texts(&|| blocks.iter().map(ToString::to_string).collect()),

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AsNumber, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BindMode, ClusterRoutes,
-    CommunityValue, IpReservationSpec, IpamConfigurationSpec, NextHopMode,
+    AsNumber, BfdConfigurationSpec, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BindMode,
+    ClusterRoutes, CommunityValue, IpReservationSpec, IpamConfigurationSpec, NextHopMode,
 };
 
 /// Returns one full resource of each kind, as other writers store it.
-fn full() -> [Value; 5] {
+fn full() -> [Value; 6] {
     let rule = json!({"cidr": "10.65.0.0/16", "matchOperator": "In", "prefixLength": {"min": 26, "max": 26},
         "source": "RemotePeers", "interface": "eth*", "peerType": "eBGP", "asPathPrefix": [64700],
         "communities": {"values": ["64611:77"]}, "priority": 900, "action": "Accept",
@@ -33,7 +33,7 @@ fn full() -> [Value; 5] {
             "nodeSelector": "rack == 'r1'", "peerIP": "10.20.1.254:1179", "asNumber": 64700,
             "localASNumber": 64611, "sourceAddress": "UseNodeIP", "nextHopMode": "Self",
             "numAllowedLocalASNumbers": 1, "ttlSecurity": 1, "maxRestartTime": "2m0s",
-            "keepaliveTime": "20s", "reachableBy": "10.20.1.1", "filters": ["to-tor"],
+            "keepaliveTime": "20s", "failureDetectionMode": "BFDIfDirectlyConnected", "reachableBy": "10.20.1.1", "filters": ["to-tor"],
             "password": {"secretKeyRef": {"name": "bgp-secrets", "key": "tor"}}, "reversePeering": "Auto"}}),
         json!({"kind": "BGPFilter", "apiVersion": API_VERSION, "metadata": {"name": "to-tor"}, "spec": {
             "exportV4": [rule, {"action": "Reject"}], "importV4": [{"action": "Reject"}],
@@ -44,6 +44,9 @@ fn full() -> [Value; 5] {
         json!({"kind": "IPAMConfiguration", "apiVersion": API_VERSION, "metadata": {"name": "default"}, "spec": {
             "strictAffinity": false, "autoAllocateBlocks": true, "maxBlocksPerHost": 7,
             "kubeVirtVMAddressPersistence": "Enabled", "ipCooldownSeconds": 60}}),
+        json!({"kind": "BFDConfiguration", "apiVersion": API_VERSION, "metadata": {"name": "default"}, "spec": {
+            "nodeSelector": "all()", "interfaces": [{"matchPattern": "*", "minimumRecvInterval": "10ms",
+            "minimumSendInterval": "100ms", "idleSendInterval": "1m0s", "multiplier": 5}]}}),
     ]
 }
 
@@ -76,9 +79,10 @@ fn unknown_fields_survive_at_every_level() {
         value["spec"]["newer"] = json!([{"a": 1}]);
     }
     values[0]["spec"]["communities"][0]["why"] = json!("x");
+    values[5]["spec"]["interfaces"][0]["echo"] = json!(true);
     values[1]["spec"]["password"]["vault"] = json!({"path": "k"});
     values[2]["spec"]["exportV4"][1]["weather"] = json!("rain");
-    let [configuration, peer, filter, reservation, ipam] = &values;
+    let [configuration, peer, filter, reservation, ipam, bfd] = &values;
     fn rewritten<S: Spec>(value: &Value) {
         let octets = parse::<S>(value).encode().unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&octets).unwrap(), *value);
@@ -88,6 +92,7 @@ fn unknown_fields_survive_at_every_level() {
     rewritten::<BgpFilterSpec>(filter);
     rewritten::<IpReservationSpec>(reservation);
     rewritten::<IpamConfigurationSpec>(ipam);
+    rewritten::<BfdConfigurationSpec>(bfd);
     for value in values {
         assert!(!faults(value).is_empty(), "misspelled fields are reported");
     }
@@ -289,6 +294,49 @@ fn conflicting_fields_of_a_peer_are_reported() {
     );
     let text = of(json!({"nodeSelector": vec!["has(a)"; 200].join("||")})).concat();
     assert_eq!(text, "spec.nodeSelector");
+}
+
+#[test]
+fn faults_of_bfd_name_interface_and_field() {
+    let of = |interfaces: Value| of("BFDConfiguration", &json!({"interfaces": interfaces}));
+    let fields = [
+        (json!({}), "matchPattern"),
+        (json!({"matchPattern": "e*0"}), "matchPattern"),
+        (
+            json!({"matchPattern": "interface-too-long*"}),
+            "matchPattern",
+        ),
+        (
+            json!({"matchPattern": "*", "minimumRecvInterval": "0s"}),
+            "minimumRecvInterval",
+        ),
+        (
+            json!({"matchPattern": "*", "minimumSendInterval": "1500us"}),
+            "minimumSendInterval",
+        ),
+        (
+            json!({"matchPattern": "*", "idleSendInterval": "61s"}),
+            "idleSendInterval",
+        ),
+        (
+            json!({"matchPattern": "*", "multiplier": 256}),
+            "multiplier",
+        ),
+        (json!({"matchPattern": "*", "multiplier": -1}), "multiplier"),
+    ];
+    for (interface, field) in fields {
+        assert_eq!(
+            of(json!([interface])),
+            [format!("spec.interfaces[0].{field}")]
+        );
+    }
+    let many = vec![json!({"matchPattern": "*"}); crate::BFD_INTERFACES_MAX + 1];
+    assert_eq!(of(json!(many)), ["spec.interfaces"]);
+    let plain: BfdConfigurationSpec =
+        parse(&json!({"spec": {"interfaces": [{"matchPattern": "*", "multiplier": 0}]}})).spec;
+    let timers = &plain.interfaces[0];
+    assert_eq!((timers.receive_ms(), timers.send_ms()), (10, 100));
+    assert_eq!((timers.idle_ms(), timers.packets()), (60_000, 5));
 }
 
 #[test]
