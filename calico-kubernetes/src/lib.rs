@@ -14,6 +14,7 @@
 //! | Pod | [`pod`]: the data of its endpoint; [`address_request`]: its annotations |
 //! | Node | [`node`]: labels and addresses of a node |
 //! | Service, EndpointSlice | [`service_members`], [`endpoint_slice`]: the members of `services` |
+//! | Service, EndpointSlice | [`balanced_service`], [`balanced_slice`], [`announced`]: the nodes with routes to a service |
 //!
 //! ```
 //! use serde_json::json;
@@ -27,6 +28,8 @@
 //! assert_eq!(policy.spec.ingress.len(), 1);
 //! ```
 
+mod announce;
+mod balanced;
 mod cluster_policy;
 mod limits;
 mod name;
@@ -43,10 +46,15 @@ mod rule;
 mod selector;
 mod service;
 
+pub use announce::{Announced, Placed, Reason, ServiceRanges, Sort, announced};
+pub use balanced::{
+    COMMUNITIES_ANNOTATION, KubeEndpoint, KubeService, KubeSlice, MED_ANNOTATION, PEERS_ANNOTATION,
+    Readiness, RouteAttributes, TrafficPolicy, balanced_service, balanced_slice,
+};
 pub use cluster_policy::{ADMIN_TIER, BASELINE_TIER, cluster_network_policy, tiers};
 pub use limits::{
-    ANNOTATION_VALUES_MAX, PORT_NAME_OCTETS_MAX, PRIORITY_MAX, QUOTED_OCTETS_MAX, REPORTS_MAX,
-    RULES_OCTETS_MAX, SELECTOR_OCTETS_MAX,
+    ANNOTATION_VALUES_MAX, COMMUNITIES_MAX, PEERS_MAX, PORT_NAME_OCTETS_MAX, PRIORITY_MAX,
+    QUOTED_OCTETS_MAX, REPORTS_MAX, RULES_OCTETS_MAX, SELECTOR_OCTETS_MAX, SERVICE_ADDRESSES_MAX,
 };
 pub use name::{
     ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, NAMESPACE_PREFIX, POLICY_PREFIX,

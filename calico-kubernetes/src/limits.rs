@@ -21,3 +21,12 @@ pub const RULES_OCTETS_MAX: usize = 640 << 10;
 
 /// Maximum length of a selector, in octets.
 pub const SELECTOR_OCTETS_MAX: usize = 64 << 10;
+
+/// Maximum number of addresses of one sort of a service.
+pub const SERVICE_ADDRESSES_MAX: usize = 64;
+
+/// Maximum number of communities of the routes of a service.
+pub const COMMUNITIES_MAX: usize = 32;
+
+/// Maximum number of BGPPeers that receive the routes of a service.
+pub const PEERS_MAX: usize = 64;
