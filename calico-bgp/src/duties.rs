@@ -4,12 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use calico_model::{EncapsulationMode, IpPoolSpec, LoadBalancerAggregation, Network};
+use bgp_proto::{Community, LargeCommunity};
+use calico_model::{
+    BgpConfigurationSpec, CommunityValue, EncapsulationMode, IpPoolSpec, LoadBalancerAggregation,
+    Network, ServiceRoute,
+};
 use ipnet::IpNet;
 
 use crate::bfd;
 use crate::bfd_timers::BfdTimers;
 use crate::export::is_vxlan;
+use crate::filter::{large, standard};
 use crate::own::Own;
 use crate::priority::Priorities;
 
@@ -23,6 +28,11 @@ pub struct Duties {
     pub blocks: BTreeSet<IpNet>,
     /// Service ranges, which every node announces.
     pub services: BTreeSet<IpNet>,
+    /// Single addresses of services, which this node announces as long as the controller of
+    /// Kubernetes lists them.
+    pub service_routes: BTreeMap<IpNet, ServiceAttributes>,
+    /// The pools of workloads: those that are not of load balancers alone.
+    pub pools: BTreeSet<IpNet>,
     /// Peers that are reached through a gateway, as their BGPPeer configures it.
     pub gateways: BTreeMap<IpAddr, IpAddr>,
     /// Selection of the learned routes that the kernel gets.
@@ -34,11 +44,45 @@ pub struct Duties {
     pub drain: Option<String>,
 }
 
+/// The attributes of the route to an address of services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceAttributes {
+    /// Its communities (RFC 1997).
+    pub communities: Vec<Community>,
+    /// Its large communities (RFC 8092).
+    pub large_communities: Vec<LargeCommunity>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// The names of the BGPPeers that receive it; without names, all.
+    pub peers: BTreeSet<String>,
+}
+
+impl From<&ServiceRoute> for ServiceAttributes {
+    fn from(route: &ServiceRoute) -> Self {
+        let mut attributes = Self {
+            med: route.med,
+            peers: route.peers.clone(),
+            ..Self::default()
+        };
+        for community in &route.communities {
+            match *community {
+                CommunityValue::Standard(high, low) => {
+                    attributes.communities.push(standard(high, low));
+                }
+                CommunityValue::Large(global, first, second) => {
+                    let community = large(global, first, second);
+                    attributes.large_communities.push(community);
+                }
+            }
+        }
+        attributes
+    }
+}
+
 impl Duties {
-    /// Returns the ranges of workload addresses: own blocks and all pools.
+    /// Returns the ranges of workload addresses: own blocks and the pools of workloads.
     pub fn workloads(&self) -> BTreeSet<IpNet> {
-        let pools = self.programming.pools.iter().map(|(pool, _)| *pool);
-        self.blocks.iter().copied().chain(pools).collect()
+        self.blocks.union(&self.pools).copied().collect()
     }
 }
 
@@ -107,7 +151,11 @@ pub(crate) fn duties(own: &Own<'_>) -> Duties {
         blocks: blocks.map(|(_, block)| *block).collect(),
         bfd_timers: bfd::timers(own),
         programming: Programming {
-            services: ranges.iter().copied().collect(),
+            services: match own.view.service_routes.is_some() && !is_excluded(own) {
+                // The nodes translate all of these addresses.
+                true => service_ranges(own.cluster).collect(),
+                false => ranges.iter().copied().collect(),
+            },
             wireguard: wireguard(own),
             pools: pools(own),
             priorities: Some(Priorities {
@@ -116,6 +164,8 @@ pub(crate) fn duties(own: &Own<'_>) -> Duties {
             }),
         },
         services: ranges,
+        service_routes: service_routes(own),
+        pools: workload_pools(own),
         gateways: gateways(own),
         drain: drain(own),
     }
@@ -135,19 +185,55 @@ fn is_in_vxlan_pool(own: &Own<'_>, block: &IpNet) -> bool {
     pool.is_some_and(|(_, pool)| is_vxlan(pool))
 }
 
-/// Returns whether a range has more than one address: a single address is announced by the nodes
-/// that serve it.
+/// Returns whether a range has more than one address: the controller of Kubernetes selects the nodes
+/// that announce a single address.
 pub(crate) fn is_range(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
+/// Returns whether the node announces no services.
+fn is_excluded(own: &Own<'_>) -> bool {
+    let label = own.node.labels.get(NO_SERVICES);
+    label.is_some_and(|label| label == "true")
+}
+
+/// Returns all ranges of services, also single addresses.
+pub(crate) fn service_ranges(cluster: &BgpConfigurationSpec) -> impl Iterator<Item = IpNet> {
+    let lists = [
+        cluster.service_cluster_ips.as_slice(),
+        cluster.service_external_ips.as_slice(),
+        cluster.service_load_balancer_ips.as_slice(),
+    ];
+    let ranges = lists.into_iter().flatten();
+    ranges.map(|range| range.cidr.0.trunc())
+}
+
+/// Returns the single addresses of services that the node announces.
+fn service_routes(own: &Own<'_>) -> BTreeMap<IpNet, ServiceAttributes> {
+    let routes = own.view.service_routes.iter().filter(|_| !is_excluded(own));
+    let routes = routes.flat_map(|routes| &routes.routes);
+    let is_listed = |net: &IpNet| service_ranges(own.cluster).any(|range| range.contains(net));
+    routes
+        .map(|route| (IpNet::from(route.address), route.into()))
+        .filter(|(net, _)| is_listed(net))
+        .collect()
+}
+
+/// Returns the pools that workloads have addresses from. The range of an invalid pool may be one.
+fn workload_pools(own: &Own<'_>) -> BTreeSet<IpNet> {
+    let pools = own.view.pools.values().map(|pool| &pool.0);
+    let is_balancer = |pool: &&IpPoolSpec| {
+        let uses = &pool.allowed_uses;
+        !uses.is_empty() && uses.iter().all(|one| one == "LoadBalancer")
+    };
+    let pools = pools.filter(|pool| !is_balancer(pool));
+    let pools = pools.filter_map(|pool| Some(pool.cidr?.0.trunc()));
+    let closed = own.view.closed_pools.values().copied();
+    pools.chain(closed).collect()
+}
+
 fn services(own: &Own<'_>) -> BTreeSet<IpNet> {
-    if own
-        .node
-        .labels
-        .get(NO_SERVICES)
-        .is_some_and(|label| label == "true")
-    {
+    if is_excluded(own) {
         return BTreeSet::new();
     }
     let cluster = own.cluster;

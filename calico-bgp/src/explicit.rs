@@ -286,6 +286,7 @@ fn take<'v>(
             want.source = None;
         }
         want.peering = Some(stored);
+        want.by = Some(name);
         want.filters = &spec.filters;
         want.from = peering.description();
         want.selected = spec.peer_selector.is_some().then_some(name);

@@ -6,7 +6,7 @@ use calico_model::{BgpFilterRule, BgpFilterSpec, EncapsulationMode, IpPoolSpec, 
 use ipnet::IpNet;
 use rib::{Edit, InterfaceGlob, Match, Outcome, Policy, Rules, Source, Term, Then};
 
-use crate::duties::Duties;
+use crate::duties::{Duties, service_ranges};
 use crate::farewell;
 use crate::fault::Fault;
 use crate::filter::{self, equal, inside};
@@ -40,6 +40,8 @@ struct Wanted {
     ipv6: bool,
     internal: bool,
     filters: Vec<String>,
+    /// Addresses of services that are not for this peer.
+    hidden: Vec<IpNet>,
 }
 
 impl<'v> Policies<'v> {
@@ -73,6 +75,10 @@ impl<'v> Policies<'v> {
             ipv6: want.remote.is_ipv6(),
             internal: want.is_internal(),
             filters: want.filters.to_vec(),
+            hidden: match export {
+                true => self.not_for(want),
+                false => Vec::new(),
+            },
         };
         if let Some(policy) = self.made.get(&wanted) {
             return policy.clone();
@@ -80,6 +86,17 @@ impl<'v> Policies<'v> {
         let policy = self.make(&wanted);
         self.made.insert(wanted, policy.clone());
         policy
+    }
+
+    /// Returns the addresses of services that other peers alone receive.
+    fn not_for(&self, want: &Want<'_>) -> Vec<IpNet> {
+        let routes = self.duties.service_routes.iter();
+        let routes = routes.filter(|(net, route)| {
+            matches!(net, IpNet::V6(_)) == want.remote.is_ipv6()
+                && !route.peers.is_empty()
+                && !want.by.is_some_and(|name| route.peers.contains(name))
+        });
+        routes.map(|(net, _)| *net).collect()
     }
 
     fn make(&mut self, wanted: &Wanted) -> Policy {
@@ -98,6 +115,16 @@ impl<'v> Policies<'v> {
             ));
         }
         let mut terms = vec![self.degree(wanted.ipv6)];
+        if !wanted.hidden.is_empty() {
+            let own = Match::Source(Source::Local);
+            let nets = Match::Net(equal(wanted.hidden.iter().copied()));
+            terms.push(term(
+                "services of other peers",
+                [own, nets],
+                [],
+                Then::Reject,
+            ));
+        }
         let mut name = String::new();
         if self.own.host.reflects && self.own.view.fleet.drains(&self.own.host.name) {
             terms.push(farewell());
@@ -192,6 +219,7 @@ impl<'v> Policies<'v> {
             .copied()
             .filter(of_family)
             .collect();
+        let addresses = self.addresses(of_family);
         let about = |name: &str, nets: Vec<IpNet>, more: Option<Match>, then| {
             let when = |nets| [Match::Net(inside(nets))].into_iter().chain(more);
             (!nets.is_empty()).then(|| term(name, when(nets), [], then))
@@ -227,6 +255,12 @@ impl<'v> Policies<'v> {
             ),
             about("inside own blocks", blocks, None, Then::Reject),
             about("service ranges", services, None, Then::Accept),
+            about(
+                "service addresses",
+                addresses,
+                Some(Match::Source(Source::Local)),
+                Then::Accept,
+            ),
             about(
                 "service ranges of others",
                 self.reflected(of_family),
@@ -281,6 +315,18 @@ impl<'v> Policies<'v> {
             term("prefixAdvertisements", when, edits, Then::Next)
         });
         terms.filter(|term| !term.edit.is_empty()).collect()
+    }
+
+    /// Returns the ranges inside which this node announces single addresses only. They do not depend on
+    /// the services that exist, so that a new service changes no policy.
+    fn addresses(&self, of_family: impl Fn(&IpNet) -> bool) -> Vec<IpNet> {
+        if self.own.view.service_routes.is_none() {
+            return Vec::new();
+        }
+        let ranges = service_ranges(self.own.cluster).filter(of_family);
+        ranges
+            .filter(|range| !self.duties.services.contains(range))
+            .collect()
     }
 
     /// Returns the service ranges that a route reflector reflects.

@@ -105,11 +105,13 @@ pub(crate) fn add(community: CommunityValue) -> Edit {
     }
 }
 
-fn standard(high: u16, low: u16) -> Community {
+/// Converts a community of two parts.
+pub(crate) fn standard(high: u16, low: u16) -> Community {
     Community(u32::from(high) << 16 | u32::from(low))
 }
 
-const fn large(global: u32, first: u32, second: u32) -> LargeCommunity {
+/// Converts a community of three parts.
+pub(crate) const fn large(global: u32, first: u32, second: u32) -> LargeCommunity {
     LargeCommunity {
         global,
         local1: first,

@@ -38,7 +38,7 @@ pub use bgp_config::Host;
 pub use calico_model::SecretKeyRef;
 pub use cluster::ClusterWish;
 pub use derive::{Chosen, Derived, Placed, derive, derive_after};
-pub use duties::{Duties, Programming, Way};
+pub use duties::{Duties, Programming, ServiceAttributes, Way};
 pub use export::IPIP_INTERFACE;
 pub use farewell::Farewell;
 pub use fault::Fault;

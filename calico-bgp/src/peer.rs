@@ -72,6 +72,8 @@ pub(crate) struct Want<'v> {
     pub(crate) restart_time_s: Option<u16>,
     /// The BGPPeer that configures it, if there is one.
     pub(crate) peering: Option<&'v Peering>,
+    /// The name of this BGPPeer.
+    pub(crate) by: Option<&'v str>,
     pub(crate) keys: Option<SessionKeys>,
     /// Names of filters, in order.
     pub(crate) filters: &'v [String],
@@ -99,6 +101,7 @@ impl<'v> Want<'v> {
             passive: false,
             restart_time_s: None,
             peering: None,
+            by: None,
             keys: None,
             filters: &[],
             from: origin.reason().to_owned(),

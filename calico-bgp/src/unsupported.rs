@@ -3,7 +3,7 @@
 use bgp_speaker::SpeakerConfig;
 use calico_model::{
     BgpConfigurationSpec, BgpPeerSpec, CidrBlock, DEFAULT_CONFIGURATION, Kind,
-    LoadBalancerAggregation, Program, unsupported_fields,
+    LoadBalancerAggregation, Program, ServiceRoute, ServiceRoutesKey, unsupported_fields,
 };
 use rib::Role;
 use serde::Serialize;
@@ -31,8 +31,9 @@ pub(crate) fn unsupported(own: &Own<'_>) -> Vec<Fault> {
         };
         communities(own, spec, &mut report);
         declared(Kind::BgpConfiguration, spec, &mut report);
-        if own.cluster_id.is_none() {
-            services(spec, &mut report); // A reflector reflects announcements of others.
+        // A reflector reflects announcements of others.
+        if own.cluster_id.is_none() && own.view.service_routes.is_none() {
+            services(spec, &mut report);
         }
     }
     for (name, spec) in bfd::selected(own) {
@@ -41,6 +42,7 @@ pub(crate) fn unsupported(own: &Own<'_>) -> Vec<Fault> {
             faults.push(Fault::new(key, field, reason));
         });
     }
+    faults.extend(peers_of_services(own));
     let speaker = SpeakerConfig::new(own.asn, own.router_id);
     let peer = speaker.neighbor(own.router_id.0.into(), Role::External);
     for (name, stored) in explicit::of_node_itself(own) {
@@ -52,6 +54,25 @@ pub(crate) fn unsupported(own: &Own<'_>) -> Vec<Fault> {
         });
     }
     faults
+}
+
+/// Reports a name in the routes of services that no BGPPeer has: no peer receives these routes.
+fn peers_of_services(own: &Own<'_>) -> Option<Fault> {
+    let routes = own.view.service_routes.iter();
+    let mut routes = routes.flat_map(|routes| &routes.routes);
+    let missing = |route: &ServiceRoute| {
+        let mut peers = route.peers.iter();
+        let name = peers.find(|name| !own.view.peers.contains_key(*name))?;
+        Some(format!(
+            "{}: the annotation cambric.io/bgp-peers of {} has the name {name}, and there is no such \
+             BGPPeer",
+            route.address,
+            route.services.join(", ")
+        ))
+    };
+    let reason = routes.find_map(missing)?;
+    let key = ServiceRoutesKey::of(&own.host.name);
+    Some(Fault::new(key.to_string(), "routes", reason))
 }
 
 /// Reports undefined community names.
@@ -90,15 +111,15 @@ fn services(spec: &BgpConfigurationSpec, report: &mut impl FnMut(String, &str)) 
     for (list, ranges) in ranges {
         let is_single = |range: &CidrBlock| !is_range(&range.cidr.0);
         if let Some(at) = ranges.iter().position(is_single) {
-            let reason = "not advertised: only Kubernetes' API has the nodes that serve a single \
-                address";
+            let reason = "not advertised: the controller of Kubernetes has written no addresses of \
+                services for this node";
             report(format!("spec.{list}[{at}]"), reason);
         }
     }
     let apart = spec.service_load_balancer_aggregation == Some(LoadBalancerAggregation::Disabled);
     if apart && !spec.service_load_balancer_ips.is_empty() {
-        let reason = "not advertised: only Kubernetes' API has the single addresses of load \
-            balancers";
+        let reason = "not advertised: the controller of Kubernetes has written no addresses of \
+            services for this node";
         report("spec.serviceLoadBalancerAggregation".to_owned(), reason);
     }
 }

@@ -4,6 +4,7 @@
 //! is pure and incremental: [`OriginIndex::take`] returns which routes a change concerns. The
 //! rules and their reasons are in `docs/design/origin-validation.md`.
 
+mod announced;
 mod endpoints;
 mod index;
 mod input;

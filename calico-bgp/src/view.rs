@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::Asn;
 use calico_model::{
-    AffinityOwner, BfdConfigurationSpec, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec,
-    BlockAffinity, FABRIC_PREFIX, FabricKey, FabricKeyError, IpPoolSpec, IpamKey, Key, Kind,
-    Network, NodeSpec, Resource, ResourceKey, SecretKeyRef, Spec,
+    ANNOUNCEMENTS_PREFIX, AffinityOwner, BfdConfigurationSpec, BgpConfigurationSpec, BgpFilterSpec,
+    BgpPeerSpec, BlockAffinity, FABRIC_PREFIX, FabricKey, FabricKeyError, IpPoolSpec, IpamKey, Key,
+    Kind, Network, NodeSpec, Resource, ResourceKey, SecretKeyRef, ServiceRoutes, ServiceRoutesKey,
+    Spec,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -35,6 +36,10 @@ pub struct View {
     /// Blocks of addresses, with the names of their hosts.
     pub(crate) blocks: BTreeSet<(String, IpNet)>,
     pub(crate) fleet: Fleet,
+    /// The routes of services that the node announces; `None` if no controller has written them.
+    pub(crate) service_routes: Option<ServiceRoutes>,
+    /// The key of these routes.
+    service_routes_key: String,
     faults: BTreeMap<String, Fault>,
 }
 
@@ -157,6 +162,7 @@ impl View {
     pub fn of(node: &str) -> Self {
         Self {
             fleet: Fleet::of(node),
+            service_routes_key: ServiceRoutesKey::of(node).to_string(),
             ..Self::default()
         }
     }
@@ -173,7 +179,8 @@ impl View {
         ];
         let own = AffinityOwner::Host(node.to_owned());
         let own = IpamKey::affinities_prefix(&own);
-        let others = [own, FABRIC_PREFIX.to_owned()];
+        let services = ServiceRoutesKey::prefix(node);
+        let others = [own, services, FABRIC_PREFIX.to_owned()];
         kinds.map(Kind::prefix).into_iter().chain(others).collect()
     }
 
@@ -194,6 +201,10 @@ impl View {
         let text = String::from_utf8_lossy(key);
         if text.starts_with(FABRIC_PREFIX) {
             return self.take_fabric(&text, value);
+        }
+        if text.starts_with(ANNOUNCEMENTS_PREFIX) {
+            // Keys of other nodes, and other keys of a later version, are not this node's.
+            return text == self.service_routes_key && self.take_service_routes(&text, value);
         }
         let faults = &mut self.faults;
         match text.parse() {
@@ -243,6 +254,21 @@ impl View {
             Err(error) => Fault::new(text, "", error.to_string()),
         };
         set(&mut self.faults, text, value.map(|_| fault))
+    }
+
+    /// Applies the routes of services of this node. An invalid value keeps the last valid one.
+    fn take_service_routes(&mut self, key: &str, value: Option<&[u8]>) -> bool {
+        match value.map(ServiceRoutes::parse).transpose() {
+            Ok(routes) => {
+                let healed = self.faults.remove(key).is_some();
+                let before = std::mem::replace(&mut self.service_routes, routes);
+                before != self.service_routes || healed
+            }
+            Err(error) => {
+                let fault = Fault::new(key, field(error.field), error.source.to_string());
+                set(&mut self.faults, key, Some(fault))
+            }
+        }
     }
 
     fn affinity(&mut self, key: &str, host: String, block: IpNet, value: Option<&[u8]>) -> bool {

@@ -14,6 +14,7 @@
 //!   [`EndpointFile`] is its status file for plugins.
 //! - [`FabricKey`] with [`Registration`] are the data of Cambric's daemons in addition to Calico's
 //!   keys.
+//! - [`ServiceRoutesKey`] with [`ServiceRoutes`] are the routes of services that a node announces.
 //!
 //! ```
 //! use calico_model::{Key, NodeSpec, Resource};
@@ -36,6 +37,7 @@
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
+mod announcement;
 mod endpoint_file;
 mod fabric;
 mod ipam;
@@ -52,6 +54,9 @@ mod status;
 mod validate;
 mod value;
 
+pub use announcement::{
+    ANNOUNCEMENTS_PREFIX, ServiceRoute, ServiceRoutes, ServiceRoutesKey, ServiceRoutesKeyError,
+};
 pub use endpoint_file::EndpointFile;
 pub use fabric::{
     ClusterClaim, DrainReport, DrainRequest, DrainStage, FABRIC_PREFIX, FabricKey, FabricKeyError,

@@ -167,6 +167,8 @@ impl Keys {
                 | Self::Prefix(_)
                 | Self::OwnEndpointStatus
                 | Self::OwnAffinities
+                | Self::BalancerAffinities
+                | Self::OwnServiceRoutes
                 | Self::OwnEndpoints
         )
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use bgp_io::bgp_proto::Attributes;
 use calico_bgp::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
 use fib_sync::watch::{Resolution, Watcher};
 use fib_sync::{Hop, Owner, Route};
@@ -42,8 +43,11 @@ impl Own {
         let hosts = self.duties.gateways.keys().chain(new.gateways.keys());
         install.extend(hosts.map(|host| IpNet::from(*host)));
         install.extend(self.duties.blocks.symmetric_difference(&new.blocks));
+        let is_edited =
+            |net: &&IpNet| self.duties.service_routes.get(net) != new.service_routes.get(net);
+        let edited = after.intersection(&before).filter(is_edited);
         let changed = Changed {
-            announce: after.difference(&before).copied().collect(),
+            announce: after.difference(&before).chain(edited).copied().collect(),
             withdraw: before.difference(&after).copied().collect(),
             install: install.into_iter().collect(),
             all: self.duties.programming != new.programming,
@@ -55,7 +59,20 @@ impl Own {
 
     /// Returns whether a prefix is announced independently of the kernel.
     pub(super) fn announces(&self, net: &IpNet) -> bool {
-        is_whole(net) && (self.duties.blocks.contains(net) || self.duties.services.contains(net))
+        self.duties.service_routes.contains_key(net)
+            || is_whole(net)
+                && (self.duties.blocks.contains(net) || self.duties.services.contains(net))
+    }
+
+    /// Adds the attributes of a service to those of the route to its address.
+    pub(super) fn add_attributes(&self, net: &IpNet, attributes: &mut Attributes) {
+        let Some(route) = self.duties.service_routes.get(net) else {
+            return;
+        };
+        attributes.med = route.med;
+        attributes.communities.clone_from(&route.communities);
+        let large = &route.large_communities;
+        attributes.large_communities.clone_from(large);
     }
 
     /// Returns the kernel route to a prefix that is not learned from neighbors.
@@ -142,13 +159,14 @@ impl Own {
     }
 }
 
-/// Returns whether a prefix has more than one address: a single address is announced when the
-/// kernel has a route to it.
+/// Returns whether a prefix has more than one address: a single address of a block is announced when
+/// the kernel has a route to it.
 fn is_whole(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
 fn announced(duties: &Duties) -> BTreeSet<IpNet> {
     let all = duties.blocks.iter().chain(&duties.services);
-    all.copied().filter(is_whole).collect()
+    let all = all.filter(|net| is_whole(net));
+    all.chain(duties.service_routes.keys()).copied().collect()
 }

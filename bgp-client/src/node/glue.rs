@@ -484,15 +484,17 @@ impl Node {
         (!hops.is_empty()).then(|| (metric, Route::unicast(owner, hops)))
     }
 
-    /// Returns the attributes of an originated workload route: ORIGIN IGP, empty AS_PATH; the
+    /// Returns the attributes of an originated route: ORIGIN IGP, empty AS_PATH, and those of a service; the
     /// speaker sets the next hop for each neighbor (RFC 4271 §5.1.3).
     fn own_attributes(&self, prefix: IpNet) -> Attributes {
         let metric = self.watcher.imported_metric(prefix);
-        Attributes {
+        let mut attributes = Attributes {
             origin: Origin::Igp,
             local_pref: metric.and_then(|metric| self.own.degree(metric)),
             ..Attributes::default()
-        }
+        };
+        self.own.add_attributes(&prefix, &mut attributes);
+        attributes
     }
 }
 

@@ -3,6 +3,7 @@
 mod metric;
 mod ready;
 mod route_events;
+mod services;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -71,7 +71,7 @@ fn services() -> Farewell {
     let pool = "10.66.0.0/16".parse().expect("a prefix");
     let mut duties = crate::Duties::default();
     duties.blocks.insert(block);
-    duties.programming.pools.push((pool, crate::Way::Direct));
+    duties.pools.insert(pool);
     Farewell::Services(duties.workloads())
 }
 

@@ -5,13 +5,15 @@ use std::net::IpAddr;
 
 use bgp_proto::{Asn, Prefix};
 use calico_model::{
-    AffinityOwner, BgpConfigurationSpec, BlockAffinity, DEFAULT_AS_NUMBER, DEFAULT_CONFIGURATION,
-    IpPoolSpec, IpamKey, Key, Kind, NodeSpec, ResourceKey,
+    ANNOUNCEMENTS_PREFIX, AffinityOwner, BgpConfigurationSpec, BlockAffinity, DEFAULT_AS_NUMBER,
+    DEFAULT_CONFIGURATION, IpPoolSpec, IpamKey, Key, Kind, NodeSpec, ResourceKey, ServiceRoutes,
+    ServiceRoutesKey,
 };
 use ipnet::IpNet;
 use rib::PrefixRange;
 use ring::digest::{Context, SHA256};
 
+use super::announced::Announced;
 use super::endpoints::{Endpoints, Held, KeyHash, NodeId};
 use super::input;
 use super::nodes::{Nodes, Properties};
@@ -35,6 +37,7 @@ pub struct OriginIndex {
     /// The same by the AS in the Node.
     grants_by_asn: BTreeMap<Option<Asn>, Ranges>,
     services: Ranges,
+    announced: Announced,
     pools: BTreeMap<String, Prefix>,
     cluster_asn: Asn,
 }
@@ -51,6 +54,7 @@ impl OriginIndex {
             grants: Ranges::default(),
             grants_by_asn: BTreeMap::new(),
             services: Ranges::default(),
+            announced: Announced::default(),
             pools: BTreeMap::new(),
             cluster_asn: Asn(DEFAULT_AS_NUMBER.0),
         }
@@ -65,7 +69,11 @@ impl OriginIndex {
     /// Returns the key prefixes of the records about workloads. A speaker with sessions to route
     /// reflectors only does not need them.
     pub fn prefixes_of_workloads() -> Vec<String> {
-        vec![Kind::WorkloadEndpoint.prefix(), IpamKey::HOSTS.to_owned()]
+        vec![
+            Kind::WorkloadEndpoint.prefix(),
+            IpamKey::HOSTS.to_owned(),
+            ANNOUNCEMENTS_PREFIX.to_owned(),
+        ]
     }
 
     /// Returns the neighbor with this session address.
@@ -90,6 +98,14 @@ impl OriginIndex {
     pub fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<Affected, Fault> {
         let mut affected = Affected::default();
         let text = String::from_utf8_lossy(key);
+        if let Ok(key) = text.parse::<ServiceRoutesKey>() {
+            let routes = value.map(ServiceRoutes::parse).transpose();
+            let routes = routes.map_err(|error| {
+                Fault::new(&*text, field(error.field), error.source.to_string())
+            })?;
+            self.announce(key.node, routes, &mut affected);
+            return Ok(affected);
+        }
         match text.parse() {
             Ok(Key::Resource(name)) => self.resource(&text, &name, value, &mut affected)?,
             Ok(Key::Ipam(IpamKey::Affinity { owner, block })) => {
@@ -249,6 +265,22 @@ impl OriginIndex {
         affected.transit |= std::mem::replace(&mut self.cluster_asn, asn) != asn;
     }
 
+    /// Replaces the routes of services of a node.
+    fn announce(&mut self, node: String, new: Option<ServiceRoutes>, affected: &mut Affected) {
+        let was_used = self.announced.is_used();
+        let new = new.map(|new| {
+            let routes = new.routes.iter();
+            routes.map(|route| host(route.address)).collect()
+        });
+        for prefix in self.announced.set(node, new) {
+            affected.ranges.insert(PrefixRange::equal(prefix));
+        }
+        if was_used != self.announced.is_used() {
+            let ranges = self.services.all().map(PrefixRange::inside);
+            affected.ranges.extend(ranges);
+        }
+    }
+
     fn pool(&mut self, name: &str, range: Option<Prefix>, affected: &mut Affected) {
         let former = match range {
             Some(range) => self.pools.insert(name.to_owned(), range),
@@ -314,6 +346,9 @@ impl OriginIndex {
         if holders.any(|of| of == id) || self.nodes.grants(id, prefix).any(is_range) {
             return Origin::Confirmed;
         }
+        if let Some(origin) = self.of_service(id, prefix) {
+            return origin;
+        }
         let services = self.services.around(prefix);
         let own = services.chain(self.blocks.around(prefix).filter(is_own));
         let mut own = own.map(|(range, _)| range).peekable();
@@ -330,6 +365,21 @@ impl OriginIndex {
         match self.conflict(self.holders(prefix)) {
             Origin::Unknown => self.conflict(self.holders_of_block_around(prefix)),
             found => found,
+        }
+    }
+
+    /// Returns whether a node announces a part of a service range; `None` for other prefixes, and
+    /// without a controller, which lists the addresses that each node announces.
+    fn of_service(&self, id: NodeId, prefix: Prefix) -> Option<Origin<'_>> {
+        let mut around = self.services.around(prefix).peekable();
+        let is_part = around.peek().is_some()
+            && (prefix == host(prefix.addr()) || around.all(|(range, _)| range != prefix));
+        if !is_part || !self.announced.is_used() {
+            return None;
+        }
+        match self.announced.has(self.nodes.name(id), prefix) {
+            true => Some(Origin::Confirmed),
+            false => Some(Origin::Conflict(Owner::Services)),
         }
     }
 
@@ -413,7 +463,10 @@ impl OriginIndex {
         });
         let first = self.first_in_prefix(prefix, None);
         let firsts = first.into_iter().flat_map(|at| self.holders(host(at)));
-        let mut candidates = holders.chain(blocks).chain(any).chain(firsts);
+        let announcers = self.announced.nodes(prefix);
+        let announcers = announcers.filter_map(|node| self.nodes.find(node));
+        let candidates = holders.chain(blocks).chain(any).chain(firsts);
+        let mut candidates = candidates.chain(announcers);
         candidates.any(|id| is_in(id) && self.holder(id, prefix) == Origin::Confirmed)
     }
 

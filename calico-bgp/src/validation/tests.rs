@@ -1,6 +1,7 @@
 use std::net::IpAddr;
 
 use bgp_proto::Asn;
+use rib::PrefixRange;
 
 use super::*;
 
@@ -324,10 +325,81 @@ fn prefixes_of_keys_cover_every_record() {
         "/calico/resources/v3/projectcalico.org/ippools/p",
         "/calico/resources/v3/projectcalico.org/bgpconfigurations/default",
         "/calico/ipam/v2/host/a/ipv4/block/10.65.1.0-26",
+        "/cambric/announcements/v1/a/services",
     ] {
         assert!(
             prefixes.iter().any(|prefix| key.starts_with(prefix)),
             "{key}"
         );
     }
+}
+
+/// Lists the addresses of services that a node announces.
+fn announce(index: &mut OriginIndex, node: &str, addresses: Option<&[&str]>) -> Affected {
+    let key = format!("/cambric/announcements/v1/{node}/services");
+    let value = addresses.map(|addresses| {
+        let routes = addresses.iter();
+        let routes = routes.map(|at| format!(r#"{{"address":"{at}","services":["a/b"]}}"#));
+        format!(r#"{{"routes":[{}]}}"#, routes.collect::<Vec<_>>().join(","))
+    });
+    let value = value.as_deref().map(str::as_bytes);
+    index.take(key.as_bytes(), value).expect("a valid value")
+}
+
+// Promise (Daemons): With a controller of Kubernetes, a node's route to an address of a service is
+// confirmed only while the controller lists it for this node.
+#[test]
+fn service_routes_are_those_of_the_key_of_the_node() {
+    let mut index = fabric();
+    let settings = r#"{"serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],
+        "serviceExternalIPs":[{"cidr":"203.0.113.7/32"}]}"#;
+    put(&mut index, "bgpconfigurations/default", settings);
+    let (one, part) = ("10.96.0.10/32", "10.96.0.10/31");
+    // Without a controller each node may announce each address.
+    for prefix in [one, part, "10.96.0.0/12", "203.0.113.7/32"] {
+        assert_eq!(of_node(&index, "a", prefix), Origin::Confirmed, "{prefix}");
+    }
+    let affected = announce(&mut index, "a", Some(&["10.96.0.10"]));
+    let range = PrefixRange::inside("10.96.0.0/12".parse().expect("a prefix"));
+    let is_evaluated = affected.ranges.contains(&range);
+    assert!(
+        is_evaluated,
+        "the addresses of all nodes are evaluated again"
+    );
+    let conflict = Origin::Conflict(Owner::Services);
+    for (node, prefix, wanted) in [
+        ("a", one, Origin::Confirmed),
+        ("b", one, conflict),
+        ("a", part, conflict),
+        ("a", "10.96.0.11/32", conflict),
+        ("a", "203.0.113.7/32", conflict),
+        ("a", "10.96.0.0/12", Origin::Confirmed),
+        ("b", "10.96.0.0/12", Origin::Confirmed),
+    ] {
+        assert_eq!(of_node(&index, node, prefix), wanted, "{node} {prefix}");
+    }
+    let affected = announce(&mut index, "a", Some(&["203.0.113.7"]));
+    assert_eq!(affected.ranges.len(), 2);
+    assert_eq!(of_node(&index, "a", "203.0.113.7/32"), Origin::Confirmed);
+    assert_eq!(of_node(&index, "a", one), conflict);
+    // An invalid value keeps the list.
+    let key = b"/cambric/announcements/v1/a/services";
+    assert!(index.take(key, Some(b"{}")).is_err());
+    assert_eq!(of_node(&index, "a", "203.0.113.7/32"), Origin::Confirmed);
+    announce(&mut index, "a", None);
+    assert_eq!(of_node(&index, "b", one), Origin::Confirmed);
+}
+
+#[test]
+fn service_routes_through_a_switch_need_a_node_that_announces() {
+    let mut index = fabric();
+    let settings = r#"{"serviceClusterIPs":[{"cidr":"10.96.0.0/12"}]}"#;
+    put(&mut index, "bgpconfigurations/default", settings);
+    announce(&mut index, "b", Some(&["10.96.0.10"]));
+    announce(&mut index, "a", Some(&[]));
+    let switch = Neighbor::Transit { origin: Asn(64512) };
+    let of = |prefix: &str| index.origin(switch, &route(prefix, "10.0.0.9"));
+    assert_eq!(of("10.96.0.10/32"), Origin::Confirmed);
+    assert_eq!(of("10.96.0.11/32"), Origin::Conflict(Owner::Services));
+    assert_eq!(of("10.96.0.0/12"), Origin::Confirmed);
 }

@@ -192,7 +192,7 @@ impl Model {
         }
     }
 
-    /// Applies the rules 1 to 6.
+    /// Applies the rules 1 to 7, without a controller of services.
     fn of_prefix(&self, node: &str, prefix: IpNet) -> String {
         let conflict = |name: &String| format!("Conflict(Node({name:?}))");
         let holders = match is_host(prefix) {

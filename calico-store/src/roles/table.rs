@@ -3,8 +3,8 @@
 use std::fmt;
 
 use calico_model::{
-    AffinityOwner, EndpointName, FABRIC_PREFIX, FabricKey, IPAM_PREFIX, IpamKey, Kind,
-    SERVICES_PREFIX, StatusKey,
+    ANNOUNCEMENTS_PREFIX, AffinityOwner, EndpointName, FABRIC_PREFIX, FabricKey, IPAM_PREFIX,
+    IpamKey, Kind, SERVICES_PREFIX, ServiceRoutesKey, StatusKey,
 };
 
 use super::{Access, Namespaces, Owner};
@@ -101,6 +101,10 @@ pub(super) enum Keys {
     OwnRegistration,
     /// The report of the node's drain.
     OwnDrainReport,
+    /// The affinities of blocks to load balancers.
+    BalancerAffinities,
+    /// The routes of services that the node announces.
+    OwnServiceRoutes,
     /// The claims of the reflector's cluster IDs.
     OwnClusterIds,
     /// The key with which Neutron's driver tests its watch.
@@ -169,8 +173,10 @@ pub(super) const TABLE: &[Row] = &[
     row(BgpClient, Read, All(Kind::IpPool), "prefixes to advertise"),
     row(BgpClient, Read, Keys::OwnAffinities, "the blocks of the node"),
     row(BgpClient, Read, Prefix(FABRIC_PREFIX), "route reflectors, drain requests"),
+    row(BgpClient, Read, Keys::OwnServiceRoutes, "the services that the node announces"),
     row(BgpClient, Read, All(Kind::WorkloadEndpoint), "origin validation, in a mesh"),
     row(BgpClient, Read, Prefix(IpamKey::HOSTS), "origin validation, in a mesh"),
+    row(BgpClient, Read, Prefix(ANNOUNCEMENTS_PREFIX), "origin validation, in a mesh"),
     row(BgpClient, Write, Keys::OwnDrainReport, "report of a drain"),
 
     row(Cni, Read, Default(Kind::ClusterInformation), "whether the datastore is ready"),
@@ -199,6 +205,7 @@ pub(super) const TABLE: &[Row] = &[
     row(RouteReflector, Read, Prefix(FABRIC_PREFIX), "other route reflectors, drain requests"),
     row(RouteReflector, Read, All(Kind::WorkloadEndpoint), "origin validation"),
     row(RouteReflector, Read, Prefix(IpamKey::HOSTS), "origin validation"),
+    row(RouteReflector, Read, Prefix(ANNOUNCEMENTS_PREFIX), "origin validation"),
     row(RouteReflector, Write, Keys::OwnRegistration, "registration, under a lease"),
     row(RouteReflector, Write, Keys::OwnClusterIds, "claims of a cluster ID"),
 
@@ -232,6 +239,18 @@ pub(super) const TABLE: &[Row] = &[
     row(KubeController, ReadWrite, All(Kind::GlobalNetworkPolicy), "cluster policies"),
     row(KubeController, ReadWrite, All(Kind::WorkloadEndpoint), "labels and ports of pods"),
     row(KubeController, ReadWrite, All(Kind::Node), "labels of nodes"),
+    row(KubeController, Read, All(Kind::BgpConfiguration), "the ranges of services"),
+    row(KubeController, Read, All(Kind::FelixConfiguration), "whether Felix reports the state of endpoints"),
+    row(KubeController, Read, Prefix("/calico/felix/v2/"), "whether endpoints of services work"),
+    row(KubeController, Read, All(Kind::KubeControllersConfiguration), "addresses of load balancers"),
+    row(KubeController, Read, All(Kind::IpPool), "addresses of load balancers"),
+    row(KubeController, Read, All(Kind::IpReservation), "reserved addresses"),
+    row(KubeController, Read, Keys::IpamConfig, "settings of address management"),
+    row(KubeController, ReadWrite, Keys::BalancerAffinities, "blocks of load balancers"),
+    row(KubeController, ReadWrite, Prefix(IpamKey::BLOCKS), "addresses of load balancers"),
+    row(KubeController, ReadWrite, Prefix(IpamKey::HANDLES), "addresses of load balancers, by service"),
+    row(KubeController, ReadWrite, Prefix(ANNOUNCEMENTS_PREFIX), "the services that nodes announce"),
+    row(KubeController, ReadWrite, Prefix(SERVICES_PREFIX), "endpoints of services, for policy"),
     row(KubeController, ReadWrite, Prefix("/cambric/kubernetes/v1/"), "the API server that is known"),
 
     row(Operator, ReadWrite, Prefix("/calico/"), "all resources and addresses"),
@@ -257,6 +276,11 @@ impl Keys {
             Self::OwnEndpointStatus => StatusKey::workloads_prefix(&region, node),
             Self::OwnAffinities => IpamKey::affinities_prefix(&AffinityOwner::Host(node.clone())),
             Self::OwnRegistration => FabricKey::Reflector(node.clone()).to_string(),
+            Self::BalancerAffinities => {
+                let owner = AffinityOwner::Virtual("load-balancer".to_owned());
+                IpamKey::affinities_prefix(&owner)
+            }
+            Self::OwnServiceRoutes => ServiceRoutesKey::prefix(node),
             Self::OwnDrainReport => FabricKey::DrainReport(node.clone()).to_string(),
             Self::OwnClusterIds => {
                 let ids = owner.cluster_ids.iter();

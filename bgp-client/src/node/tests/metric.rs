@@ -20,7 +20,7 @@ fn stored() -> Duties {
 }
 
 impl Host {
-    fn takes(&mut self, duties: &Duties) {
+    pub(super) fn takes(&mut self, duties: &Duties) {
         self.node.take_duties(duties);
         self.settle();
     }

@@ -1,5 +1,6 @@
 //! The duties of a node beside its sessions.
 
+use super::policies::evaluated;
 use super::*;
 
 #[test]
@@ -18,6 +19,8 @@ fn duties_of_a_node() {
     let Duties {
         blocks,
         services,
+        service_routes,
+        pools: _,
         gateways,
         programming,
         bfd_timers,
@@ -40,6 +43,7 @@ fn duties_of_a_node() {
     );
     assert!(of(&contents, "b").duties.gateways.is_empty());
     assert_eq!(drain, None);
+    assert!(service_routes.is_empty());
     let way = |net: &str| programming.way(net.parse().expect("a prefix"), ip("10.0.1.5"));
     assert_eq!(way("10.65.9.0/26"), Way::Direct);
     assert_eq!(way("0.0.0.0/0"), Way::Direct);
@@ -192,4 +196,137 @@ fn drain_report_is_neither_a_change_nor_a_fault() {
     assert!(!view.take(own, Some(b"?")));
     assert_eq!(stage(&view), None, "an invalid report is no report");
     assert_eq!(view.faults().count(), 0);
+}
+
+/// The settings of services, and the routes of node `a`.
+fn serving() -> Vec<(&'static str, &'static str)> {
+    let settings = (
+        "bgpconfigurations/default",
+        r#"{"metadata":{"name":"default"},"spec":{
+        "serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"serviceExternalIPs":[{"cidr":"203.0.113.7/32"}],
+        "serviceLoadBalancerAggregation":"Disabled","serviceLoadBalancerIPs":[{"cidr":"192.0.2.0/24"}]}}"#,
+    );
+    let mut contents = with(ADDRESSES);
+    contents.push(settings);
+    contents
+}
+
+/// Returns the view of node `a`.
+fn served(contents: Contents<'_>) -> View {
+    let mut view = View::of("a");
+    for (short, value) in contents {
+        view.take(key(short).as_bytes(), Some(value.as_bytes()));
+    }
+    view
+}
+
+/// Applies the routes of services of node `a`.
+fn serve(view: &mut View, routes: &str) -> bool {
+    let key = "/cambric/announcements/v1/a/services";
+    view.take(key.as_bytes(), Some(routes.as_bytes()))
+}
+
+const ROUTES: &str = r#"{"routes":[
+    {"address":"10.96.0.10","services":["prod/web"],"med":7},
+    {"address":"192.0.2.9","services":["prod/web"],"communities":["64512:300"]},
+    {"address":"198.18.0.1","services":["prod/web"]},
+    {"address":"203.0.113.7","services":["prod/web"],"peers":["tor"]}]}"#;
+
+#[test]
+fn services_of_the_own_key_are_duties() {
+    let host = host("a");
+    let mut view = served(&serving());
+    let derived = |view: &View| derive(view, &host, &Secrets::new());
+    let way = |view: &View, net: &str| {
+        let programming = derived(view).duties.programming;
+        let next_hop = "10.0.1.5".parse().expect("an address");
+        programming.way(net.parse().expect("a prefix"), next_hop)
+    };
+    assert!(derived(&view).duties.service_routes.is_empty());
+    assert_eq!(way(&view, "203.0.113.7/32"), Way::Direct);
+    assert!(serve(&mut view, ROUTES));
+    let duties = derived(&view).duties;
+    let nets: Vec<_> = duties
+        .service_routes
+        .keys()
+        .map(ToString::to_string)
+        .collect();
+    // An address in no range of BGPConfiguration is not announced.
+    assert_eq!(nets, ["10.96.0.10/32", "192.0.2.9/32", "203.0.113.7/32"]);
+    // Nodes that translate the address do not forward its packets to each other.
+    for net in ["10.96.0.10/32", "192.0.2.9/32", "203.0.113.7/32"] {
+        assert_eq!(way(&view, net), Way::Theirs, "{net}");
+    }
+    // An invalid value keeps the routes.
+    assert!(serve(&mut view, r#"{"routes":[{"address":"x"}]}"#));
+    let invalid = derived(&view);
+    assert_eq!(invalid.duties, duties);
+    let fault = invalid.faults.first().expect("a fault").to_string();
+    assert!(fault.contains("routes[0].address"), "{fault}");
+    // The key of another node is not this node's.
+    let other = "/cambric/announcements/v1/ab/services";
+    assert!(!view.take(other.as_bytes(), Some(br#"{"routes":[]}"#)));
+    let label = r#"{"metadata":{"name":"a","labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},"spec":{"bgp":{"ipv4Address":"10.0.0.1/24"}}}"#;
+    let node = "/calico/resources/v3/projectcalico.org/nodes/a";
+    assert!(view.take(node.as_bytes(), Some(label.as_bytes())));
+    assert!(derived(&view).duties.service_routes.is_empty());
+}
+
+#[test]
+fn services_are_exported_to_the_peers_they_name() {
+    let host = host("a");
+    let mut contents = serving();
+    contents.push((
+        "bgppeers/tor",
+        r#"{"spec":{"node":"a","peerIP":"10.9.0.1","asNumber":64700}}"#,
+    ));
+    contents.push((
+        "bgppeers/other",
+        r#"{"spec":{"node":"a","peerIP":"10.9.0.2","asNumber":64700}}"#,
+    ));
+    let mut view = served(&contents);
+    let exported = |view: &View, at: &str, net: &str| {
+        let derived = derive(view, &host, &Secrets::new());
+        let speaker = derived.intent.expect("a speaker").speaker;
+        let at: IpAddr = at.parse().expect("an address");
+        let mut peers = speaker.peers.iter();
+        let peer = peers.find(|peer| peer.remote == at).expect("the peer");
+        let own = evaluated(&peer.export, net, Role::Local, None, Attributes::default());
+        own.is_some()
+    };
+    for net in ["192.0.2.9/32", "203.0.113.7/32"] {
+        assert!(!exported(&view, "10.9.0.1", net), "{net}");
+    }
+    assert!(serve(&mut view, ROUTES));
+    for (at, net, wanted) in [
+        ("10.9.0.1", "10.96.0.10/32", true),
+        ("10.9.0.1", "192.0.2.9/32", true),
+        ("10.9.0.1", "203.0.113.7/32", true),
+        ("10.9.0.2", "192.0.2.9/32", true),
+        ("10.9.0.2", "203.0.113.7/32", false),
+        ("10.9.0.2", "198.18.0.1/32", false),
+    ] {
+        assert_eq!(exported(&view, at, net), wanted, "{at} {net}");
+    }
+    // A name without a BGPPeer is reported.
+    assert!(serve(&mut view, &ROUTES.replace("tor", "missing")));
+    let faults = derive(&view, &host, &Secrets::new()).faults;
+    let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    assert!(
+        faults.iter().any(|fault| fault.contains("missing")),
+        "{faults:?}"
+    );
+}
+
+#[test]
+fn pools_of_load_balancers_are_not_pools_of_workloads() {
+    let mut contents = with(ADDRESSES);
+    contents.push((
+        "ippools/balanced",
+        r#"{"metadata":{"name":"balanced"},"spec":{"cidr":"192.0.2.0/24","allowedUses":["LoadBalancer"]}}"#,
+    ));
+    let workloads = of(&contents, "a").duties.workloads();
+    let has = |net: &str| workloads.contains(&net.parse().expect("a prefix"));
+    assert!(!has("192.0.2.0/24"));
+    assert!(has("10.65.1.0/26"));
 }

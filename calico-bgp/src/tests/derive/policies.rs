@@ -3,7 +3,7 @@
 use super::*;
 
 /// Evaluates a policy for a route; `None` if it is rejected.
-fn evaluated(
+pub(super) fn evaluated(
     policy: &Policy,
     net: &str,
     source: Role,
