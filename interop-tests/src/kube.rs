@@ -7,6 +7,7 @@
 mod discovery;
 mod http;
 mod objects;
+mod rbac;
 mod resources;
 mod selector;
 mod serve;
@@ -15,6 +16,7 @@ mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::server::conn::http1;
@@ -30,6 +32,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use objects::Objects;
+use rbac::Rights;
 
 use crate::Certificates;
 
@@ -65,6 +68,10 @@ struct State {
     counts: BTreeMap<(&'static str, &'static str), u64>,
     token: Option<String>,
     denied: BTreeSet<(String, String)>,
+    /// The rights of all clients; `None`: everything is allowed.
+    rights: Option<Rights>,
+    /// How many tokens were issued.
+    tokens: u64,
     /// How many further requests are answered with 429.
     throttled: u32,
     /// Requests are not answered.
@@ -123,6 +130,8 @@ impl ApiServer {
             counts: BTreeMap::new(),
             token: None,
             denied: BTreeSet::new(),
+            rights: None,
+            tokens: 0,
             throttled: 0,
             stalled: false,
             expires_page: false,
@@ -173,6 +182,24 @@ impl ApiServer {
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Returns a kubeconfig for this server, with the path of its authority's certificate and that of a
+    /// token.
+    pub fn kubeconfig(&self, ca: Option<&Path>, token: Option<&Path>) -> String {
+        let mut cluster = json!({"server": self.url()});
+        if let Some(ca) = ca {
+            cluster["certificate-authority"] = json!(ca);
+        }
+        let user = token.map_or_else(|| json!({}), |token| json!({"tokenFile": token}));
+        let context = json!({"cluster": "test", "user": "test"});
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "test", "user": user}],
+            "contexts": [{"name": "test", "context": context}],
+        })
+        .to_string()
     }
 
     /// Creates or replaces an object.
@@ -229,6 +256,24 @@ impl ApiServer {
     /// Requires this token.
     pub fn require_token(&self, token: &str) {
         self.shared.state().token = Some(token.to_owned());
+    }
+
+    /// Denies every request from now on that the shipped manifests do not allow this service account.
+    ///
+    /// # Panics
+    /// If they do not have the account.
+    pub fn enforce(&self, account: &str) {
+        self.shared.state().rights = Some(Rights::shipped(account));
+    }
+
+    /// Returns an object.
+    ///
+    /// # Panics
+    /// If the kind is unknown.
+    pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = resources::of_kind(kind).expect("a kind");
+        let key = (resource, namespace.to_owned(), name.to_owned());
+        self.shared.state().objects.get(&key).cloned()
     }
 
     /// Denies a verb for a resource, or allows it again.

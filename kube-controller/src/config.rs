@@ -10,14 +10,7 @@ use daemon_common::paths;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::server::{Access, AccessError, Trust};
-
-/// The variables with the address of the API server, which each pod has.
-const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
-const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
-
-/// The directory with the credentials of a pod.
-const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+use kube_client::{Access, AccessError, Credential, Trust, cluster_access};
 
 /// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +74,7 @@ impl Config {
     /// Every mistake found, with its place.
     pub fn read(path: &Path) -> Result<Self, Report> {
         let variable = |name: &str| std::env::var(name).ok();
-        let service = variable(SERVICE_HOST).zip(variable(SERVICE_PORT));
-        Self::check(&Source::read(path)?, service, true)
+        Self::check(&Source::read(path)?, variable, true)
     }
 
     /// Checks a text, outside a pod.
@@ -91,12 +83,12 @@ impl Config {
     ///
     /// Every mistake found, with its place.
     pub fn parse(source: &Source) -> Result<Self, Report> {
-        Self::check(source, None, false)
+        Self::check(source, |_| None, false)
     }
 
     fn check(
         source: &Source,
-        service: Option<(String, String)>,
+        variable: impl Fn(&str) -> Option<String>,
         files: bool,
     ) -> Result<Self, Report> {
         let (file, mut problems) = source.examine::<File>();
@@ -118,7 +110,7 @@ impl Config {
         for problem in faults.into_iter().map(problem) {
             problems.push(problem);
         }
-        let access = match access(file.kubernetes, service) {
+        let access = match access(file.kubernetes, variable) {
             Ok(access) => Some(access),
             Err((key, message)) => {
                 let place = source.place_of(&["kubernetes", key], None);
@@ -127,11 +119,14 @@ impl Config {
             }
         };
         let read = access.iter().filter(|_| files);
-        for (key, message) in read.flat_map(Access::file_faults) {
+        for (field, message) in read.flat_map(Access::faults) {
             // A line with a token is never quoted, so the place is the table.
-            let (keys, message) = match key {
-                "token_file" => (vec!["kubernetes"], format!("token_file: {message}")),
-                key => (vec!["kubernetes", key], message),
+            let (keys, message) = match field {
+                "token" => (vec!["kubernetes"], format!("token_file: {message}")),
+                "ca" => (vec!["kubernetes", "ca_file"], message),
+                "cert" => (vec!["kubernetes", "cert_file"], message),
+                "key" => (vec!["kubernetes", "key_file"], message),
+                field => (vec!["kubernetes", field], message),
             };
             problems.push(Problem::at(source.place_of(&keys, None), message));
         }
@@ -170,41 +165,35 @@ impl Config {
 /// Returns the access to the API server; or the key of the table and its mistake.
 fn access(
     table: ServerTable,
-    service: Option<(String, String)>,
+    variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Access, (&'static str, String)> {
-    let mut trust = Trust {
-        ca_file: table.ca_file,
-        token_file: table.token_file,
-        cert_file: table.cert_file,
-        key_file: table.key_file,
+    let trust = Trust {
+        ca: table.ca_file.map(Credential::File),
+        token: table.token_file.map(Credential::File),
+        cert: table.cert_file.map(Credential::File),
+        key: table.key_file.map(Credential::File),
+        server_name: None,
     };
-    let url = match (table.server, service) {
-        (Some(url), _) => url,
-        (None, Some((host, port))) => {
-            let account = Path::new(ACCOUNT);
-            trust.ca_file.get_or_insert_with(|| account.join("ca.crt"));
-            trust
-                .token_file
-                .get_or_insert_with(|| account.join("token"));
-            match host.contains(':') {
-                true => format!("https://[{host}]:{port}"),
-                false => format!("https://{host}:{port}"),
-            }
-        }
-        (None, None) => {
+    let access = match table.server {
+        Some(url) => Access::new(&url, trust).map(Some),
+        None => cluster_access(variable, trust),
+    };
+    match access {
+        Ok(Some(access)) => Ok(access),
+        Ok(None) => {
             let message = "`kubernetes.server` is missing, and this is no pod of Kubernetes";
-            return Err(("server", message.to_owned()));
+            Err(("server", message.to_owned()))
         }
-    };
-    Access::new(&url, trust).map_err(|error| {
-        let key = match error {
-            AccessError::Form => "server",
-            AccessError::PlainToken => "token_file",
-            AccessError::NoAuthority => "ca_file",
-            AccessError::Pair => "cert_file",
-        };
-        (key, error.to_string())
-    })
+        Err(error) => {
+            let key = match error {
+                AccessError::Form => "server",
+                AccessError::PlainToken => "token_file",
+                AccessError::NoAuthority => "ca_file",
+                AccessError::Pair => "cert_file",
+            };
+            Err((key, format!("`{key}`: {error}")))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -233,12 +222,16 @@ mod tests {
     #[test]
     fn server_of_a_pod_is_in_its_environment() {
         let source = Source::new("kube.toml", STORE);
-        let service = Some(("10.96.0.1".to_owned(), "443".to_owned()));
-        let config = Config::check(&source, service, false).expect("valid");
+        let variable = |name: &str| {
+            let text = if name.ends_with("HOST") {
+                "10.96.0.1"
+            } else {
+                "443"
+            };
+            Some(text.to_owned())
+        };
+        let config = Config::check(&source, variable, false).expect("valid");
         assert_eq!(config.access.authority(), "10.96.0.1:443");
-        let service = Some(("fd00::1".to_owned(), "443".to_owned()));
-        let config = Config::check(&source, service, false).expect("valid");
-        assert_eq!(config.access.authority(), "[fd00::1]:443");
         assert!(parse(STORE).is_err(), "no server");
     }
 
@@ -271,8 +264,8 @@ mod tests {
             lines.concat()
         );
         let source = Source::new("kube.toml", &text);
-        assert!(Config::check(&source, None, false).is_ok());
-        let report = Config::check(&source, None, true).expect_err("no files");
+        assert!(Config::check(&source, |_| None, false).is_ok());
+        let report = Config::check(&source, |_| None, true).expect_err("no files");
         let report = report.to_string();
         for key in keys {
             assert!(report.contains(&format!("/nonexistent/{key}")), "{report}");

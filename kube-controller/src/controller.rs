@@ -30,10 +30,10 @@ use crate::object::Object;
 use crate::objects::{Completeness, Objects, Touched};
 use crate::plan::{Change, plan, tier_keys};
 use crate::reader::{News, Reader};
-use crate::server::{Access, Failure};
 use crate::stored::{Part, Stored};
 use crate::unchecked::Unchecked;
 use crate::write::Job;
+use kube_client::{Access, Failure};
 use requests::Done;
 
 /// The namespace that identifies a server.

@@ -1,15 +1,16 @@
 //! Reads the objects of one kind: a list in pages, then a watch from its revision.
 
+use kube_client::limits::WATCH_S;
+use kube_client::{Access, Failure, Lines, Server};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::kinds::Watched;
-use crate::limits::{MISSING_RETRY, OBJECTS_OF_KIND_MAX, PAGE_OBJECTS, WATCH_S};
+use crate::limits::{MISSING_RETRY, OBJECTS_OF_KIND_MAX, PAGE_OBJECTS};
 use crate::object::Object;
 use crate::pace::Pace;
-use crate::server::{Access, Failure, Lines, Server};
 
 /// News of a kind.
 #[derive(Debug)]

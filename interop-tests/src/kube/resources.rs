@@ -42,6 +42,7 @@ pub(super) const ALL: &[Resource] = &[
     core("namespaces", "Namespace", false),
     core("nodes", "Node", false),
     core("pods", "Pod", true),
+    core("configmaps", "ConfigMap", true),
     core("services", "Service", true),
     core("serviceaccounts", "ServiceAccount", true),
     of(
@@ -70,6 +71,9 @@ pub(super) const ALL: &[Resource] = &[
 
 /// The path of reviews of the client's own rights.
 pub(super) const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/// The end of the path of requests for a token.
+pub(super) const TOKEN: &str = "/token";
 
 /// Returns the resource of a kind.
 pub(super) fn of_kind(kind: &str) -> Option<Resource> {

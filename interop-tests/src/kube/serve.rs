@@ -13,7 +13,8 @@ use super::Shared;
 use super::discovery::discovery;
 use super::http::{Answer, Query, is_in};
 use super::objects::{ObjectKey, merge, merge_strategically};
-use super::resources::{ACCESS_REVIEWS, Resource, Target, of_kind};
+use super::rbac::Wanted;
+use super::resources::{ACCESS_REVIEWS, Resource, TOKEN, Target, of_kind};
 use super::status::Rejected;
 use super::watching::watch;
 
@@ -50,10 +51,22 @@ async fn respond(
     let path = request.uri().path().to_owned();
     let query = Query::new(request.uri().query().unwrap_or_default());
     let method = request.method().clone();
+    let of_token = path.strip_suffix(TOKEN).and_then(Target::of);
+    let of_token = of_token.filter(|target| target.resource.plural == "serviceaccounts");
     let target = Target::of(&path);
-    let verb = verb(&method, target.as_ref(), &query);
+    let verb = match of_token.is_some() && method == Method::POST {
+        true => "create",
+        false => verb(&method, target.as_ref(), &query),
+    };
+    let wanted = match &of_token {
+        Some(target) => Some(wanted(target, verb, "/token")),
+        None => target.as_ref().map(|target| match target.is_status {
+            true => wanted(target, verb, "/status"),
+            false => wanted(target, verb, ""),
+        }),
+    };
     let plural = target.as_ref().map_or("", |target| target.resource.plural);
-    let stalled = shared.admit(&request, verb, plural)?;
+    let stalled = shared.admit(&request, verb, plural, wanted.as_ref())?;
     if stalled {
         // As a server that accepts requests and never answers them.
         std::future::pending::<()>().await;
@@ -67,6 +80,12 @@ async fn respond(
     if path == ACCESS_REVIEWS && method == Method::POST {
         let review = read(request).await?;
         return Ok(whole(201, &shared.review(review)));
+    }
+    if let Some(target) = &of_token {
+        let request = read(request).await?;
+        return shared
+            .issue(target, request)
+            .map(|token| whole(201, &token));
     }
     let target = target.filter(|target| shared.has(target.resource));
     let Some(target) = target else {
@@ -89,6 +108,22 @@ async fn respond(
             let message = "the server does not allow this method on the requested resource";
             Err(Rejected::new(405, "MethodNotAllowed", message))
         }
+    }
+}
+
+/// Returns the right that a request needs.
+fn wanted(target: &Target, verb: &str, subresource: &str) -> Wanted {
+    let version = target.resource.version;
+    Wanted {
+        verb: verb.to_owned(),
+        group: version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+            .to_owned(),
+        resource: format!("{}{subresource}", target.resource.plural),
+        // A namespace is an object of the cluster.
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
     }
 }
 
@@ -346,6 +381,7 @@ impl Shared {
         request: &Request<B>,
         verb: &'static str,
         plural: &'static str,
+        wanted: Option<&Wanted>,
     ) -> Result<bool, Rejected> {
         let mut state = self.state();
         *state.counts.entry((plural, verb)).or_default() += 1;
@@ -364,7 +400,11 @@ impl Shared {
                 ..Rejected::new(429, "TooManyRequests", message)
             });
         }
-        if state.denied.contains(&(verb.to_owned(), plural.to_owned())) {
+        let has_right = match (&state.rights, wanted) {
+            (Some(rights), Some(wanted)) => rights.allow(wanted),
+            _ => true,
+        };
+        if !has_right || state.denied.contains(&(verb.to_owned(), plural.to_owned())) {
             let message = format!(
                 "{plural} is forbidden: User \"system:serviceaccount:kube-system:cambric-kube\" \
                  cannot {verb} resource \"{plural}\" at the cluster scope"
@@ -378,12 +418,43 @@ impl Shared {
         !resource.is_custom || self.state().defined.contains(resource.kind)
     }
 
+    /// Issues a token for a service account. Each one is different.
+    fn issue(&self, target: &Target, mut request: Value) -> Result<Value, Rejected> {
+        let key = key(target)?;
+        let mut state = self.state();
+        if state.objects.get(&key).is_none() {
+            return Err(Rejected::no_object(target.resource.plural, &key.2));
+        }
+        state.tokens += 1;
+        let token = format!("{}-{}-{}", key.1, key.2, state.tokens);
+        request["status"] = json!({"token": token, "expirationTimestamp": null});
+        Ok(request)
+    }
+
     /// Answers whether the client has a right.
     fn review(&self, mut review: Value) -> Value {
         let attributes = &review["spec"]["resourceAttributes"];
         let text = |field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
         let right = (text("verb"), text("resource"));
-        let allowed = !self.state().denied.contains(&right);
+        let subresource = text("subresource");
+        let optional = |field: &str| Some(text(field)).filter(|text| !text.is_empty());
+        let wanted = Wanted {
+            verb: right.0.clone(),
+            group: text("group"),
+            resource: match subresource.is_empty() {
+                true => right.1.clone(),
+                false => format!("{}/{subresource}", right.1),
+            },
+            namespace: optional("namespace"),
+            name: optional("name"),
+        };
+        let state = self.state();
+        let is_granted = state
+            .rights
+            .as_ref()
+            .is_none_or(|rights| rights.allow(&wanted));
+        let allowed = is_granted && !state.denied.contains(&right);
+        drop(state);
         review["status"] = json!({"allowed": allowed});
         review
     }

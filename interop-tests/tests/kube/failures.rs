@@ -180,7 +180,7 @@ fn list_in_pages_survives_an_expired_page() {
 fn page_that_is_too_long_is_read_in_smaller_ones() {
     run(async {
         let server = filled().await;
-        let octets = cambric_kube::limits::PAGE_OCTETS_MAX / 300;
+        let octets = kube_client::limits::PAGE_OCTETS_MAX / 300;
         let note = "x".repeat(octets);
         for at in 0..320 {
             let name = format!("n{at}");
@@ -251,8 +251,8 @@ fn secured_server_is_reached_with_token_and_authority() {
         let token_file = directory.path().join("token");
         std::fs::write(&token_file, "wrong\n").expect("written");
         let trust = Trust {
-            ca_file: Some(directory.path().join("ca.pem")),
-            token_file: Some(token_file.clone()),
+            ca: Some(directory.path().join("ca.pem").into()),
+            token: Some(token_file.clone().into()),
             ..Trust::default()
         };
         let access = Access::new(&server.url(), trust).expect("a URL");
@@ -272,8 +272,8 @@ fn secured_server_is_reached_with_token_and_authority() {
         let other = tempfile::tempdir().expect("a directory");
         Certificates::make(other.path(), own).expect("OpenSSL");
         let trust = Trust {
-            ca_file: Some(other.path().join("ca.pem")),
-            token_file: Some(token_file),
+            ca: Some(other.path().join("ca.pem").into()),
+            token: Some(token_file.into()),
             ..Trust::default()
         };
         let access = Access::new(&server.url(), trust).expect("a URL");

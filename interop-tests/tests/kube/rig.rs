@@ -27,8 +27,10 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime.expect("a runtime").block_on(test);
 }
 
-/// Returns the access to a server without TLS.
+/// Returns the access of the controller to a server without TLS. From then on the server allows only what the
+/// shipped manifests allow the controller.
 pub(crate) fn access(server: &ApiServer) -> Access {
+    server.enforce("cambric-kube");
     Access::new(&server.url(), Trust::default()).expect("a URL")
 }
 

@@ -14,9 +14,9 @@ use crate::guard::{CONFIRMED_KEY, is_uid};
 use crate::kinds::Watched;
 use crate::limits::{WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH};
 use crate::plan::{Change, plan};
-use crate::server::{Failure, Server};
 use crate::stored::Value;
 use crate::write::{Job, Written, write_all, write_record};
+use kube_client::{Failure, Server};
 
 /// The result of a request.
 pub(super) enum Done {

@@ -1,28 +1,56 @@
-//! The address of the API server, and the credentials of the controller.
+//! The address of the API server, and the credentials of the client.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::limits::TOKEN_OCTETS_MAX;
+use crate::limits::CREDENTIAL_OCTETS_MAX;
 
-/// The files of the controller's credentials. They are read again for each connection or request, so
-/// that replaced files take effect.
+/// A token, a certificate or a key. Files are read again for each connection or request, so that
+/// replaced files take effect.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A file.
+    File(PathBuf),
+    /// The octets themselves.
+    Given(Vec<u8>),
+}
+
+/// Octets are never shown: they may be secret.
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Given(_) => f.write_str("Given(..)"),
+        }
+    }
+}
+
+impl From<PathBuf> for Credential {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
+/// The credentials of the client, and those that it requires of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// The authority of the server's certificate, as PEM.
-    pub ca_file: Option<PathBuf>,
+    pub ca: Option<Credential>,
     /// The token.
-    pub token_file: Option<PathBuf>,
-    /// The certificate of the controller, as PEM.
-    pub cert_file: Option<PathBuf>,
+    pub token: Option<Credential>,
+    /// The certificate of the client, as PEM.
+    pub cert: Option<Credential>,
     /// Its key, as PEM.
-    pub key_file: Option<PathBuf>,
+    pub key: Option<Credential>,
+    /// The name in the certificate of the server, if it is not that of the URL.
+    pub server_name: Option<String>,
 }
 
 /// The address of the server and the credentials.
@@ -44,10 +72,10 @@ pub enum AccessError {
     #[error("a token is never sent without TLS: use an https URL")]
     PlainToken,
     /// The authority is missing.
-    #[error("an https URL requires `ca_file`")]
+    #[error("an https URL requires the certificate of an authority")]
     NoAuthority,
     /// The certificate or its key is missing.
-    #[error("`cert_file` and `key_file` are given together")]
+    #[error("a certificate of the client requires its key, and the key its certificate")]
     Pair,
 }
 
@@ -86,17 +114,11 @@ impl Access {
             return Err(AccessError::Form);
         };
         match (is_tls, &trust) {
-            (
-                false,
-                Trust {
-                    token_file: Some(_),
-                    ..
-                },
-            ) => return Err(AccessError::PlainToken),
-            (true, Trust { ca_file: None, .. }) => return Err(AccessError::NoAuthority),
+            (false, Trust { token: Some(_), .. }) => return Err(AccessError::PlainToken),
+            (true, Trust { ca: None, .. }) => return Err(AccessError::NoAuthority),
             _ => {}
         }
-        if trust.cert_file.is_some() != trust.key_file.is_some() {
+        if trust.cert.is_some() != trust.key.is_some() {
             return Err(AccessError::Pair);
         }
         Ok(Self {
@@ -116,7 +138,8 @@ impl Access {
     }
 
     /// Returns host and port, as in a URL.
-    pub(crate) fn authority(&self) -> String {
+    #[must_use]
+    pub fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),
@@ -125,19 +148,31 @@ impl Access {
 
     /// Reads the token.
     pub(super) fn token(&self) -> io::Result<Option<String>> {
-        let Some(path) = &self.trust.token_file else {
+        let Some(credential) = &self.trust.token else {
             return Ok(None);
         };
-        let octets = read(path, TOKEN_OCTETS_MAX)?;
-        let text = String::from_utf8(octets).map_err(|_| of_file(path, "it is not text"))?;
+        let octets = credential.octets()?;
+        let text = String::from_utf8(octets).map_err(|_| credential.fault("it is not text"))?;
         match text.trim() {
-            "" => Err(of_file(path, "it is empty")),
+            "" => Err(credential.fault("it is empty")),
             token => Ok(Some(token.to_owned())),
         }
     }
 
-    /// Reads the files, and returns the mistakes with the keys of their table.
-    pub(crate) fn file_faults(&self) -> Vec<(&'static str, String)> {
+    /// Reads the certificates of the authority, as PEM; empty without TLS.
+    ///
+    /// # Errors
+    ///
+    /// The file is unreadable.
+    pub fn authority_certificates(&self) -> io::Result<Vec<u8>> {
+        let ca = self.trust.ca.as_ref();
+        ca.map_or_else(|| Ok(Vec::new()), Credential::octets)
+    }
+
+    /// Reads the credentials, and returns the mistakes with the names of their fields in [`Trust`].
+    /// `server` is the field of a mistake in the name of the server.
+    #[must_use]
+    pub fn faults(&self) -> Vec<(&'static str, String)> {
         let trust = &self.trust;
         let mut faults = Vec::new();
         let mut note = |key, read: io::Result<()>| {
@@ -145,21 +180,21 @@ impl Access {
                 faults.push((key, error.to_string()));
             }
         };
-        if let Some(path) = &trust.ca_file {
-            note("ca_file", roots(path).map(drop));
+        if let Some(ca) = &trust.ca {
+            note("ca", roots(ca).map(drop));
         }
-        note("token_file", self.token().map(drop));
-        if let Some(path) = &trust.cert_file {
-            note("cert_file", certificates(path).map(drop));
+        note("token", self.token().map(drop));
+        if let Some(cert) = &trust.cert {
+            note("cert", certificates(cert).map(drop));
         }
-        if let Some(path) = &trust.key_file {
-            note("key_file", key(path).map(drop));
+        if let Some(own) = &trust.key {
+            note("key", key(own).map(drop));
         }
         if faults.is_empty()
             && let Err(error) = self.tls()
         {
-            let key = if trust.cert_file.is_some() {
-                "cert_file"
+            let key = if trust.cert.is_some() {
+                "cert"
             } else {
                 "server"
             };
@@ -170,63 +205,78 @@ impl Access {
 
     /// Returns the configuration of TLS and the name of the server; `None` without TLS.
     pub(super) fn tls(&self) -> io::Result<Option<(Arc<ClientConfig>, ServerName<'static>)>> {
-        let (true, Some(ca_file)) = (self.is_tls, &self.trust.ca_file) else {
+        let (true, Some(ca)) = (self.is_tls, &self.trust.ca) else {
             return Ok(None);
         };
-        let config = ClientConfig::builder().with_root_certificates(roots(ca_file)?);
-        let config = match (&self.trust.cert_file, &self.trust.key_file) {
-            (Some(cert_file), Some(key_file)) => config
-                .with_client_auth_cert(certificates(cert_file)?, key(key_file)?)
-                .map_err(|error| of_file(cert_file, &error.to_string()))?,
+        let config = ClientConfig::builder().with_root_certificates(roots(ca)?);
+        let config = match (&self.trust.cert, &self.trust.key) {
+            (Some(cert), Some(own)) => config
+                .with_client_auth_cert(certificates(cert)?, key(own)?)
+                .map_err(|error| cert.fault(&error.to_string()))?,
             _ => config.with_no_client_auth(),
         };
-        let name = ServerName::try_from(self.host.clone())
+        let name = self.trust.server_name.as_ref().unwrap_or(&self.host);
+        let name = ServerName::try_from(name.clone())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
         Ok(Some((Arc::new(config), name)))
     }
 }
 
-fn roots(path: &Path) -> io::Result<RootCertStore> {
+impl Credential {
+    /// Reads it, up to a limit.
+    fn octets(&self) -> io::Result<Vec<u8>> {
+        let octets = match self {
+            Self::Given(octets) => octets.clone(),
+            Self::File(path) => {
+                let file = File::open(path).map_err(|error| self.fault(&error.to_string()))?;
+                let limit = u64::try_from(CREDENTIAL_OCTETS_MAX).unwrap_or(u64::MAX);
+                let mut octets = Vec::new();
+                file.take(limit)
+                    .read_to_end(&mut octets)
+                    .map_err(|error| self.fault(&error.to_string()))?;
+                octets
+            }
+        };
+        match octets.len() < CREDENTIAL_OCTETS_MAX {
+            true => Ok(octets),
+            false => Err(self.fault("it is too long")),
+        }
+    }
+
+    /// Returns the error of a mistake, with the file and without its content.
+    fn fault(&self, reason: &str) -> io::Error {
+        let text = match self {
+            Self::File(path) => format!("{}: {reason}", path.display()),
+            Self::Given(_) => reason.to_owned(),
+        };
+        io::Error::new(ErrorKind::InvalidData, text)
+    }
+}
+
+fn roots(ca: &Credential) -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    for certificate in certificates(ca)? {
         let added = roots.add(certificate);
-        added.map_err(|error| of_file(path, &error.to_string()))?;
+        added.map_err(|error| ca.fault(&error.to_string()))?;
     }
     Ok(roots)
 }
 
-fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| of_file(path, &error.to_string()))
+fn key(own: &Credential) -> io::Result<PrivateKeyDer<'static>> {
+    // The error of the parser may quote the text.
+    PrivateKeyDer::from_pem_slice(&own.octets()?).map_err(|_| own.fault("it has no private key"))
 }
 
-fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let failed = |error: rustls::pki_types::pem::Error| of_file(path, &error.to_string());
-    let all = CertificateDer::pem_file_iter(path).map_err(failed)?;
-    let all = all.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+fn certificates(of: &Credential) -> io::Result<Vec<CertificateDer<'static>>> {
+    let octets = of.octets()?;
+    let all = CertificateDer::pem_slice_iter(&octets);
+    let all = all
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| of.fault(&error.to_string()))?;
     match all.is_empty() {
-        true => Err(of_file(path, "it has no certificate")),
+        true => Err(of.fault("it has no certificate")),
         false => Ok(all),
     }
-}
-
-fn read(path: &Path, octets_max: usize) -> io::Result<Vec<u8>> {
-    let file = File::open(path).map_err(|error| of_file(path, &error.to_string()))?;
-    let mut octets = Vec::new();
-    let limit = u64::try_from(octets_max).unwrap_or(u64::MAX);
-    file.take(limit)
-        .read_to_end(&mut octets)
-        .map_err(|error| of_file(path, &error.to_string()))?;
-    match octets.len() < octets_max {
-        true => Ok(octets),
-        false => Err(of_file(path, "it is too long")),
-    }
-}
-
-fn of_file(path: &Path, reason: &str) -> io::Error {
-    io::Error::new(
-        ErrorKind::InvalidData,
-        format!("{}: {reason}", path.display()),
-    )
 }
 
 #[cfg(test)]
@@ -235,7 +285,7 @@ mod tests {
 
     fn authority(url: &str) -> Result<String, AccessError> {
         let trust = Trust {
-            ca_file: Some("/ca.pem".into()),
+            ca: Some(Credential::File("/ca.pem".into())),
             ..Trust::default()
         };
         Access::new(url, trust).map(|access| access.authority())
@@ -272,14 +322,14 @@ mod tests {
     #[test]
     fn credentials_must_fit_the_url() {
         let token = Trust {
-            token_file: Some("/token".into()),
+            token: Some(Credential::File("/token".into())),
             ..Trust::default()
         };
         let access = |url, trust: &Trust| Access::new(url, trust.clone());
         assert_eq!(access("http://a", &token), Err(AccessError::PlainToken));
         assert_eq!(access("https://a", &token), Err(AccessError::NoAuthority));
         let pair = Trust {
-            cert_file: Some("/cert.pem".into()),
+            cert: Some(Credential::File("/cert.pem".into())),
             ..Trust::default()
         };
         assert_eq!(access("http://a", &pair), Err(AccessError::Pair));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Failure;
-use crate::limits::{ANSWER_TIMEOUT, EVENT_OCTETS_MAX, WATCH_SILENCE_MAX};
+use crate::limits::{ANSWER_TIMEOUT, OBJECT_OCTETS_MAX, WATCH_SILENCE_MAX};
 
 /// Returns the next octets of a body; `None` at its end.
 async fn part(body: &mut Incoming) -> Option<Result<Bytes, Failure>> {
@@ -26,7 +26,7 @@ async fn part(body: &mut Incoming) -> Option<Result<Bytes, Failure>> {
 }
 
 /// Reads a whole body.
-pub(crate) async fn whole(mut body: Incoming, octets_max: usize) -> Result<Vec<u8>, Failure> {
+pub(super) async fn whole(mut body: Incoming, octets_max: usize) -> Result<Vec<u8>, Failure> {
     let mut all = Vec::new();
     loop {
         match timeout(ANSWER_TIMEOUT, part(&mut body)).await {
@@ -42,7 +42,7 @@ pub(crate) async fn whole(mut body: Incoming, octets_max: usize) -> Result<Vec<u
 
 /// The events of a watch: one JSON object in each line.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     body: Incoming,
     buffer: Vec<u8>,
     /// Octets of the buffer that are known to have no end of a line.
@@ -59,15 +59,19 @@ impl Lines {
     }
 
     /// Returns the next event; `None` at the regular end of the watch.
-    pub(crate) async fn next(&mut self) -> Result<Option<Value>, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// The watch was cut off, or an event is invalid.
+    pub async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             if let Some(line) = self.take_line() {
                 let event = serde_json::from_slice(&line);
                 let event = event.map_err(|error| Failure::Invalid(error.to_string()))?;
                 return Ok(Some(event));
             }
-            if self.buffer.len() > EVENT_OCTETS_MAX {
-                let reason = format!("an event has more than {EVENT_OCTETS_MAX} octets");
+            if self.buffer.len() > OBJECT_OCTETS_MAX {
+                let reason = format!("an event has more than {OBJECT_OCTETS_MAX} octets");
                 return Err(Failure::Invalid(reason));
             }
             match timeout(WATCH_SILENCE_MAX, part(&mut self.body)).await {

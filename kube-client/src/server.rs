@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{ACCEPT, AUTHORIZATION, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use socket2::{SockRef, TcpKeepalive};
@@ -22,14 +24,15 @@ use tokio_rustls::client::TlsStream;
 
 use crate::limits::{
     ANSWER_TIMEOUT, CONNECT_TIMEOUT, KEEP_ALIVE_AFTER, KEEP_ALIVE_CHECKS, KEEP_ALIVE_INTERVAL,
-    PAGE_OCTETS_MAX, REASON_CHARACTERS_MAX, STATUS_OCTETS_MAX,
+    OBJECT_OCTETS_MAX, PAGE_OCTETS_MAX, REASON_CHARACTERS_MAX, STATUS_OCTETS_MAX,
 };
 
-pub use access::{Access, AccessError, Trust};
-pub(crate) use answer::{Lines, whole};
+pub use access::{Access, AccessError, Credential, Trust};
+pub use answer::Lines;
+use answer::whole;
 
 /// The name of this client in the logs of the server.
-const AGENT: &str = concat!("cambric-kube/", env!("CARGO_PKG_VERSION"));
+const AGENT: &str = concat!("cambric/", env!("CARGO_PKG_VERSION"));
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +84,7 @@ impl Failure {
     }
 
     /// Returns the failure that a `Status` of the API describes. The text of the server is cut.
-    pub(crate) fn of_status(code: u16, status: &Value, retry_after: Option<Duration>) -> Self {
+    pub fn of_status(code: u16, status: &Value, retry_after: Option<Duration>) -> Self {
         let text = |field: &str| {
             let text = status[field].as_str().unwrap_or_default();
             text.chars().take(REASON_CHARACTERS_MAX).collect::<String>()
@@ -95,6 +98,27 @@ impl Failure {
             reason,
             message,
             retry_after,
+        }
+    }
+}
+
+/// The content types of bodies.
+const JSON: &str = "application/json";
+const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
+
+/// A request.
+struct Call<'c> {
+    method: Method,
+    path: &'c str,
+    body: Option<(&'static str, String)>,
+}
+
+impl<'c> Call<'c> {
+    const fn get(path: &'c str) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            body: None,
         }
     }
 }
@@ -115,15 +139,56 @@ impl Server {
         }
     }
 
-    /// Reads an object or a page of a list.
+    /// Reads a page of a list.
     ///
     /// # Errors
     ///
     /// The request failed.
     pub async fn read(&mut self, path: &str) -> Result<Value, Failure> {
-        let response = self.request(path).await?;
-        let octets = whole(response.into_body(), PAGE_OCTETS_MAX).await?;
-        serde_json::from_slice(&octets).map_err(|error| Failure::Invalid(error.to_string()))
+        self.json(&Call::get(path), PAGE_OCTETS_MAX).await
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
+    pub async fn object(&mut self, path: &str) -> Result<Value, Failure> {
+        self.json(&Call::get(path), OBJECT_OCTETS_MAX).await
+    }
+
+    /// Creates an object, or sends a request of the kind that has an answer as an object. Returns the
+    /// answer.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
+    pub async fn create(&mut self, path: &str, object: &Value) -> Result<Value, Failure> {
+        let call = Call {
+            method: Method::POST,
+            path,
+            body: Some((JSON, object.to_string())),
+        };
+        self.json(&call, OBJECT_OCTETS_MAX).await
+    }
+
+    /// Changes an object by a strategic merge: elements of lists with a merge key are replaced by this
+    /// key, and others stay. Returns the object.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
+    pub async fn patch_strategically(
+        &mut self,
+        path: &str,
+        patch: &Value,
+    ) -> Result<Value, Failure> {
+        let call = Call {
+            method: Method::PATCH,
+            path,
+            body: Some((STRATEGIC_MERGE, patch.to_string())),
+        };
+        self.json(&call, OBJECT_OCTETS_MAX).await
     }
 
     /// Opens a watch.
@@ -131,12 +196,18 @@ impl Server {
     /// # Errors
     ///
     /// The request failed.
-    pub(crate) async fn watch(&mut self, path: &str) -> Result<Lines, Failure> {
-        let response = self.request(path).await?;
+    pub async fn watch(&mut self, path: &str) -> Result<Lines, Failure> {
+        let response = self.request(&Call::get(path)).await?;
         Ok(Lines::new(response.into_body()))
     }
 
-    async fn request(&mut self, path: &str) -> Result<Response<Incoming>, Failure> {
+    async fn json(&mut self, call: &Call<'_>, octets_max: usize) -> Result<Value, Failure> {
+        let response = self.request(call).await?;
+        let octets = whole(response.into_body(), octets_max).await?;
+        serde_json::from_slice(&octets).map_err(|error| Failure::Invalid(error.to_string()))
+    }
+
+    async fn request(&mut self, call: &Call<'_>) -> Result<Response<Incoming>, Failure> {
         let is_kept = match &mut self.sender {
             Some(sender) => matches!(timeout(CONNECT_TIMEOUT, sender.ready()).await, Ok(Ok(()))),
             None => false,
@@ -148,25 +219,27 @@ impl Server {
             Some(sender) => sender,
             None => self.connect().await?,
         };
-        let request = self.build(path)?;
+        let request = self.build(call)?;
         let response = match timeout(ANSWER_TIMEOUT, sender.send_request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Failure::Connection(error.to_string())),
             Err(_) => return Err(Failure::Timeout(ANSWER_TIMEOUT)),
         };
         self.sender = Some(sender);
-        if response.status() == StatusCode::OK {
-            return Ok(response);
+        match response.status() {
+            StatusCode::OK | StatusCode::CREATED => Ok(response),
+            _ => Err(rejection(response).await),
         }
-        Err(rejection(response).await)
     }
 
-    fn build(&self, path: &str) -> Result<Request<String>, Failure> {
-        let mut request = Request::get(path)
+    fn build(&self, call: &Call<'_>) -> Result<Request<String>, Failure> {
+        let mut request = Request::builder()
+            .method(call.method.clone())
+            .uri(call.path)
             .header(HOST, self.access.authority())
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, JSON)
             .header(USER_AGENT, AGENT);
-        // The file is read for each request, because the kubelet replaces the token before it expires.
+        // A file is read for each request, because the kubelet replaces the token before it expires.
         let token = self.access.token();
         if let Some(token) = token.map_err(|error| Failure::Connection(error.to_string()))? {
             let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
@@ -176,7 +249,10 @@ impl Server {
             bearer.set_sensitive(true);
             request = request.header(AUTHORIZATION, bearer);
         }
-        let request = request.body(String::new());
+        let request = match &call.body {
+            Some((kind, body)) => request.header(CONTENT_TYPE, *kind).body(body.clone()),
+            None => request.body(String::new()),
+        };
         request.map_err(|error| Failure::Invalid(error.to_string()))
     }
 
