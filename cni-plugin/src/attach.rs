@@ -9,17 +9,19 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::answer::{Answer, Interface, Ip};
+use crate::api;
 use crate::config::Config;
 use crate::detach;
 use crate::endpoint::{self, Endpoint, is_of};
+use crate::facts::Facts;
 use crate::failure::{Code, Failure};
 use crate::felix::Expected;
-use crate::identity::{Facts, Identity};
+use crate::identity::Identity;
 use crate::ipam;
 use crate::link::{self, HOST_MAC, Inside, Link, Links, Netns, Pair, Wanted};
 use crate::lock;
 use crate::request::Request;
-use crate::site::Site;
+use crate::site::{Site, text};
 
 /// Connects a container and returns the result in the configuration's version. A container that is
 /// already connected gets the same result again. A failed ADD removes everything that it created,
@@ -27,9 +29,14 @@ use crate::site::Site;
 pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     let config = Config::read(&request.config)?;
     let identity = Identity::of(request, &config)?;
-    let facts = Facts::of(request, &config)?;
     let netns = Netns::must_open(request.netns.as_deref())?;
-    let site = Site::open(&config).await?;
+    let (facts, site, prepared) = tokio::join!(
+        Facts::of(request, &config, &identity),
+        Site::open(&config),
+        api::with_pod_networks(request, &config),
+    );
+    let (facts, site, prepared) = (facts?, site?, prepared?);
+    let request = prepared.as_ref().unwrap_or(request);
     let _alone = lock::attachment(&identity.interface).await?;
     let attaching = Attaching {
         site: &site,
@@ -104,7 +111,8 @@ impl Attaching<'_> {
         if let Some(link) = left.link {
             host.delete(&link).await?;
         }
-        let taken = ipam::take(site, self.request, identity, self.facts).await?;
+        let before = left.item.as_ref().map(|item| text(item, "containerID"));
+        let taken = ipam::take(site, self.request, identity, self.facts, before).await?;
         let addresses: Vec<IpAddr> = taken.ips.iter().map(|ip| ip.address.addr()).collect();
         let routes = routes(site.config, &taken);
         let inside = self.plug(host, &addresses, &routes).await?;

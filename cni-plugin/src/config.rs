@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use calico_model::EndpointFile;
 use calico_store::{EtcdOptions, TlsFiles};
+use kube_client::Overrides;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Route};
+
 use crate::failure::{Code, Failure, mistyped};
 use crate::limits::{FELIX_TIMEOUT, NETWORK_OCTETS_MAX};
+use crate::pod_networks;
+use crate::server::{self, ApiServer};
 use crate::version::Version;
 
 /// File in which Calico's daemons write the node's name.
@@ -46,6 +50,10 @@ pub(crate) struct Config {
     pub(crate) kubernetes: bool,
     /// Whether another program, which follows an API server, maintains these profiles.
     pub(crate) api_server: bool,
+    /// The API server that has the pods, if one is configured.
+    pub(crate) api: Option<ApiServer>,
+    /// Whether a pod may have floating addresses.
+    pub(crate) floating: bool,
     /// The capability arguments of the runtime (`runtimeConfig`).
     pub(crate) runtime: Map<String, Value>,
     /// The main plugin, if it is one that writes no endpoints: its addresses still count as used.
@@ -82,8 +90,9 @@ pub(crate) struct Attachment {
     pub(crate) ifname: String,
 }
 
-/// The configuration file as written. Fields that are not listed here are meant for other programs.
-#[derive(Debug, Default, Deserialize)]
+/// The configuration file as written. Fields that are not listed here are meant for other programs. It
+/// has secrets, so it cannot be shown.
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct File {
     #[serde(rename = "cniVersion")]
@@ -103,7 +112,7 @@ struct File {
     etcd_ca_cert_file: String,
     ipam: IpamSection,
     policy: Policy,
-    kubernetes: Option<Value>,
+    kubernetes: Option<Kubernetes>,
     container_settings: ContainerSettings,
     feature_control: FeatureControl,
     policy_setup_timeout_seconds: Option<u64>,
@@ -129,7 +138,6 @@ struct IpamSection {
     ipv4_pools: Vec<String>,
     ipv6_pools: Vec<String>,
     routes: Vec<Route>,
-    subnet: String,
 }
 
 /// A flag, which Calico writes as a string.
@@ -140,10 +148,25 @@ enum Flag {
     Text(String),
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// The section `policy`, in which older configurations have the API server.
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Policy {
     r#type: String,
+    k8s_api_root: String,
+    k8s_auth_token: String,
+    k8s_client_certificate: String,
+    k8s_client_key: String,
+    k8s_certificate_authority: String,
+}
+
+/// The section `kubernetes`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kubernetes {
+    kubeconfig: String,
+    k8s_api_root: String,
+    node_name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -169,15 +192,35 @@ impl Config {
     /// Parses a configuration.
     pub(crate) fn read(json: &Value) -> Result<Self, Failure> {
         let version = Version::of(json["cniVersion"].as_str().unwrap_or_default())?;
-        let file: File = serde_path_to_error::deserialize(json).map_err(|error| {
-            let place = error.path().to_string();
-            wrong(&place, &mistyped(error.inner()))
-        })?;
+        let file = File::read(json)?;
         debug_assert!(file.cni_version.is_empty() || file.cni_version == version.text());
-        file.refuse_unsupported()?;
+        file.refuse_unsupported(json)?;
+        Self::of(file, version)
+    }
+
+    /// Parses the configuration for DEL: the name of the network, the node, the datastore and the plugin
+    /// for addresses. Other fields have no effect on DEL, so a mistake in them does not prevent it.
+    pub(crate) fn for_removal(json: &Value) -> Result<Self, Failure> {
+        let mut needed = Map::new();
+        for field in FIELDS_OF_DEL {
+            needed.insert((*field).to_owned(), json[*field].clone());
+        }
+        needed.retain(|_, value| !value.is_null());
+        let plugin = json["ipam"]["type"].as_str().unwrap_or_default();
+        // Without a valid one nothing was assigned by another plugin.
+        let is_other = !plugin.is_empty() && !plugin.contains('/');
+        let plugin = if is_other { plugin } else { OWN_IPAM[0] };
+        needed.insert("ipam".to_owned(), serde_json::json!({ "type": plugin }));
+        // It has no effect on DEL, and that of the host may be invalid.
+        needed.insert("mtu".to_owned(), 1.into());
+        Self::of(File::read(&Value::Object(needed))?, Version::V1_1_0)
+    }
+
+    fn of(file: File, version: Version) -> Result<Self, Failure> {
         if let Some(problem) = name_problem(&file.name) {
             return Err(wrong("name", problem));
         }
+        let api = file.api();
         let previous = file.prev_result.as_ref().map(Answer::read).transpose()?;
         Ok(Self {
             version,
@@ -199,6 +242,8 @@ impl Config {
             without_ipam: file.feature_control.ip_addrs_no_ipam,
             kubernetes: file.policy.r#type == "k8s",
             api_server: file.kubernetes.is_some(),
+            api,
+            floating: file.feature_control.floating_ips,
             runtime: file.runtime_config,
             foreign: Some(file.r#type).filter(|name| !WRITE_ENDPOINTS.contains(&name.as_str())),
             args: file.args.cni,
@@ -216,9 +261,55 @@ impl Config {
     }
 }
 
+/// The fields that DEL needs, besides `ipam.type`.
+const FIELDS_OF_DEL: &[&str] = &[
+    "name",
+    "type",
+    "nodename",
+    "nodename_file",
+    "nodename_file_optional",
+    "etcd_endpoints",
+    "etcd_key_file",
+    "etcd_cert_file",
+    "etcd_ca_cert_file",
+];
+
 impl File {
+    fn read(json: &Value) -> Result<Self, Failure> {
+        serde_path_to_error::deserialize(json).map_err(|error| {
+            let place = error.path().to_string();
+            wrong(&place, &mistyped(error.inner()))
+        })
+    }
+
+    /// Returns the API server of the sections `kubernetes` and `policy`.
+    fn api(&self) -> Option<ApiServer> {
+        let (policy, none) = (&self.policy, Kubernetes::default());
+        let section = self.kubernetes.as_ref().unwrap_or(&none);
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let kubeconfig = given(&section.kubeconfig).map(PathBuf::from);
+        let root = server::root(&section.k8s_api_root);
+        let root = root.or_else(|| server::root(&policy.k8s_api_root));
+        if kubeconfig.is_none() && root.is_none() {
+            return None;
+        }
+        Some(ApiServer {
+            kubeconfig,
+            overrides: Overrides {
+                server: root,
+                trust: server::trust(
+                    &policy.k8s_certificate_authority,
+                    &policy.k8s_auth_token,
+                    &policy.k8s_client_certificate,
+                    &policy.k8s_client_key,
+                ),
+            },
+            node: given(&section.node_name),
+        })
+    }
+
     /// Rejects a configuration that requires an unsupported feature.
-    fn refuse_unsupported(&self) -> Result<(), Failure> {
+    fn refuse_unsupported(&self, json: &Value) -> Result<(), Failure> {
         let refuse = |field: &str, why: &str| {
             let message = format!("{field}: {why}");
             Err(Failure::new(Code::Unsupported, message))
@@ -253,17 +344,19 @@ impl File {
         if !matches!(self.policy.r#type.as_str(), "" | "k8s") {
             return refuse("policy.type", "is not supported; it is \"k8s\" or left out");
         }
-        if self.feature_control.floating_ips {
-            return refuse(
-                "feature_control.floating_ips",
-                "is not supported: no annotation gives a container a floating address",
-            );
-        }
-        if self.ipam.subnet == "usePodCidr" {
-            return refuse(
-                "ipam.subnet",
-                "\"usePodCidr\" is not supported: it needs Kubernetes' API server",
-            );
+        if pod_networks::are_wanted(json) {
+            if self.api().is_none() {
+                return refuse(
+                    "ipam",
+                    "\"usePodCidr\" needs the API server: set kubernetes.kubeconfig",
+                );
+            }
+            if OWN_IPAM.contains(&self.ipam.r#type.as_str()) {
+                return refuse(
+                    "ipam",
+                    "\"usePodCidr\" is for the plugin host-local; here pools have this purpose",
+                );
+            }
         }
         Ok(())
     }

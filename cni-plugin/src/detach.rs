@@ -14,7 +14,7 @@ use crate::site::{Site, text};
 
 /// Disconnects a container. Objects that no longer exist are not an error.
 pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
-    let config = Config::read(&request.config)?;
+    let config = Config::for_removal(&request.config)?;
     let identity = Identity::of(request, &config)?;
     let site = Site::open(&config).await?;
     let _alone = lock::attachment(&identity.interface).await?;

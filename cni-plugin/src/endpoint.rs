@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use calico_model::{API_VERSION, Kind, Mac, WorkloadEndpointSpec};
+use calico_model::{API_VERSION, IpNat, Kind, Mac, WorkloadEndpointSpec};
 use calico_store::resources::{Item, ResourceError};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::facts::Facts;
 use crate::failure::{Code, Failure};
-use crate::identity::{Facts, Identity};
+use crate::identity::Identity;
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::site::{Site, key, text};
 
@@ -46,16 +47,12 @@ impl Endpoint<'_> {
                 .iter()
                 .map(|address| (*address).into())
                 .collect(),
-            profiles: identity.profiles(site.config, facts),
+            profiles: facts.profiles.clone(),
+            ports: facts.ports.clone(),
+            ip_nats: self.floating()?,
+            allow_spoofed_source_prefixes: facts.request.source_prefixes.clone(),
             ..WorkloadEndpointSpec::default()
         };
-        let mut labels = facts.labels.clone();
-        if !facts.service_account.is_empty() {
-            labels.insert(
-                "projectcalico.org/serviceaccount".to_owned(),
-                facts.service_account.clone(),
-            );
-        }
         let failed = |error| Failure::new(Code::Decode, format!("the endpoint: {error}"));
         let spec = serde_json::to_value(spec).map_err(failed)?;
         let mut annotations = json!({NETWORK_ANNOTATION: site.config.network});
@@ -68,10 +65,31 @@ impl Endpoint<'_> {
             "kind": Kind::WorkloadEndpoint.name(), "apiVersion": API_VERSION,
             "metadata": {
                 "name": identity.name.to_string(), "namespace": identity.namespace,
-                "labels": labels, "annotations": annotations,
+                "labels": facts.labels, "annotations": annotations,
             },
             "spec": spec,
         }))
+    }
+
+    /// Returns the floating addresses, each with its address of the same family.
+    fn floating(&self) -> Result<Vec<IpNat>, Failure> {
+        let floating = self.facts.request.floating.iter();
+        let nats = floating.map(|external| {
+            let mut own = self.addresses.iter();
+            let internal = own.find(|own| own.is_ipv4() == external.is_ipv4());
+            let internal = internal.ok_or_else(|| {
+                let message = format!(
+                    "annotation floatingIPs: the container has no address of the family of {external}"
+                );
+                Failure::new(Code::Config, message)
+            })?;
+            Ok(IpNat {
+                internal_ip: *internal,
+                external_ip: *external,
+                unknown: Default::default(),
+            })
+        });
+        nats.collect()
     }
 
     /// Writes the endpoint, replacing the one that was read before if there was one.
@@ -164,14 +182,14 @@ pub(crate) async fn make_profiles(
     if site.config.api_server {
         return Ok(());
     }
-    for name in identity.profiles(site.config, facts) {
-        let key = key(Kind::Profile, None, &name)?;
+    for name in &facts.profiles {
+        let key = key(Kind::Profile, None, name)?;
         if site.find(&key).await?.is_some() {
             continue;
         }
         let resource = json!({
             "kind": Kind::Profile.name(), "apiVersion": API_VERSION,
-            "metadata": {"name": name}, "spec": profile(&name, identity, facts),
+            "metadata": {"name": name}, "spec": profile(name, identity, facts),
         });
         match site.resources.create(resource).await {
             Ok(_) | Err(ResourceError::Exists(_)) => {}

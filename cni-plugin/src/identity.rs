@@ -1,10 +1,7 @@
 //! The identity of an attachment: its endpoint, its interface on the host, the handle of its
 //! addresses.
 
-use std::collections::BTreeMap;
-
-use calico_model::{EndpointFile, EndpointName, INTERFACE_NAME_OCTETS_MAX, Kind, Mac, ResourceKey};
-use serde_json::Value;
+use calico_model::{EndpointFile, EndpointName, INTERFACE_NAME_OCTETS_MAX, Kind, ResourceKey};
 use sha1::{Digest, Sha1};
 
 use crate::config::{Attachment, Config};
@@ -20,22 +17,6 @@ const FIRST_INTERFACE: &str = "eth0";
 
 /// Felix's variable for the same purpose.
 const PREFIX_VARIABLE: &str = "FELIX_INTERFACEPREFIX";
-
-/// Key of a pod's annotations as passed by containerd and CRI-O, if the configuration has this
-/// capability.
-const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
-
-/// Calico's annotations that require an unsupported feature, and the reasons.
-const NOT_DONE: [(&str, &str); 2] = [
-    (
-        "floatingIPs",
-        "the plugin writes no translation of addresses",
-    ),
-    (
-        "allowedSourcePrefixes",
-        "packets with a foreign source address are dropped",
-    ),
-];
 
 /// The identity of an attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,16 +34,6 @@ pub(crate) struct Identity {
     pub(crate) interface: String,
     /// The handle of its addresses.
     pub(crate) handle: String,
-}
-
-/// Further data about an attachment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) service_account: String,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) annotations: BTreeMap<String, String>,
-    /// The requested MAC address of the container.
-    pub(crate) mac: Option<Mac>,
 }
 
 impl Identity {
@@ -142,18 +113,6 @@ impl Identity {
     pub(crate) fn alias(&self, network: &str) -> String {
         alias(network, &self.container_id, &self.ifname)
     }
-
-    /// Returns the profiles that give it rules and labels.
-    pub(crate) fn profiles(&self, config: &Config, facts: &Facts) -> Vec<String> {
-        if self.orchestrator != "k8s" && !config.kubernetes {
-            return vec![config.network.clone()];
-        }
-        let mut profiles = vec![format!("kns.{}", self.namespace)];
-        if !facts.service_account.is_empty() {
-            profiles.push(format!("ksa.{}.{}", self.namespace, facts.service_account));
-        }
-        profiles
-    }
 }
 
 /// Returns the alias of an attachment's interface on the host.
@@ -212,87 +171,8 @@ fn digest(text: &str) -> String {
     hex.chars().take(INTERFACE_DIGITS).collect()
 }
 
-impl Facts {
-    /// Returns the data of a request.
-    pub(crate) fn of(request: &Request, config: &Config) -> Result<Self, Failure> {
-        let arg = |key: &str| {
-            request
-                .args
-                .get(key)
-                .map(String::as_str)
-                .unwrap_or_default()
-        };
-        let annotations = match config.runtime.get(ANNOTATIONS) {
-            Some(value) => serde_json::from_value(value.clone()).map_err(|error| {
-                Failure::new(
-                    Code::Config,
-                    format!("runtimeConfig.{ANNOTATIONS}: {error}"),
-                )
-            })?,
-            None => BTreeMap::new(),
-        };
-        for (name, why) in NOT_DONE {
-            if annotations.contains_key(&annotation(name)) {
-                let message = format!("annotation {name}: is not supported: {why}");
-                return Err(Failure::new(Code::Unsupported, message));
-            }
-        }
-        let mut facts = Self {
-            service_account: arg("K8S_POD_SERVICE_ACCOUNT").to_owned(),
-            labels: labels(arg("K8S_POD_LABELS"), &config.args)?,
-            annotations,
-            mac: None,
-        };
-        let mac = config.runtime.get("mac").and_then(Value::as_str);
-        let mac = mac.or_else(|| request.args.get("MAC").map(String::as_str));
-        let mac = mac.or_else(|| facts.annotation("hwAddr"));
-        if let Some(text) = mac {
-            let parsed = text.parse().map_err(|error| {
-                Failure::new(Code::Config, format!("the MAC address \"{text}\": {error}"))
-            })?;
-            facts.mac = Some(parsed);
-        }
-        Ok(facts)
-    }
-
-    /// Returns an annotation of Calico, such as `ipAddrs`.
-    pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
-        self.annotations.get(&annotation(name)).map(String::as_str)
-    }
-}
-
-fn annotation(name: &str) -> String {
-    format!("cni.projectcalico.org/{name}")
-}
-
-/// Returns the labels: `app=web,tier=front` of `CNI_ARGS`, and the labels of the specification's
-/// conventions.
-fn labels(text: &str, args: &Value) -> Result<BTreeMap<String, String>, Failure> {
-    let wrong = |message: String| Failure::new(Code::Environment, message);
-    let mut labels = BTreeMap::new();
-    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').ok_or_else(|| {
-            wrong(format!(
-                "CNI_ARGS: K8S_POD_LABELS has \"{pair}\", which is not key=value"
-            ))
-        })?;
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    for label in args["labels"].as_array().into_iter().flatten() {
-        let (Some(key), Some(value)) = (label["key"].as_str(), label["value"].as_str()) else {
-            return Err(wrong(format!(
-                "args.cni.labels has {label}, which has no key and value"
-            )));
-        };
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    Ok(labels)
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const ID: &str = "9f3c0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab";
@@ -335,23 +215,5 @@ mod tests {
     fn handles_are_calicos_for_the_first_interface() {
         assert_eq!(handle("net", "9f3c", "eth0"), "net.9f3c");
         assert_eq!(handle("net", "9f3c", "net1"), "net.9f3c.net1");
-    }
-
-    #[test]
-    fn labels_are_read_from_two_places() {
-        let args = json!({"labels": [{"key": "tier", "value": "front"}]});
-        let found = labels("app=web,empty=", &args).unwrap();
-        let expected = [("app", "web"), ("empty", ""), ("tier", "front")];
-        assert_eq!(
-            found,
-            expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into()
-        );
-        assert_eq!(labels("app", &Value::Null).unwrap_err().code, 4);
-        assert_eq!(
-            labels("", &json!({"labels": [{"key": "a"}]}))
-                .unwrap_err()
-                .code,
-            4
-        );
     }
 }

@@ -15,18 +15,21 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::config::Config;
+use crate::facts::Facts;
 use crate::failure::{Code, Failure};
-use crate::identity::{Facts, Identity};
+use crate::identity::{Identity, handle};
 use crate::lock;
 use crate::request::{Command, Request};
 use crate::site::Site;
 
-/// Assigns addresses to an attachment. The addresses of an earlier attempt are released first.
+/// Assigns addresses to an attachment. The addresses of an earlier attempt are released first, and if the
+/// pod requests addresses by name, also those of its container before, which may have them.
 pub(crate) async fn take(
     site: &Site<'_>,
     request: &Request,
     identity: &Identity,
     facts: &Facts,
+    before: Option<&str>,
 ) -> Result<Answer, Failure> {
     let answer = match &site.config.ipam.delegate {
         Some(plugin) => {
@@ -34,7 +37,16 @@ pub(crate) async fn take(
             let _ = delegate_del(plugin, request).await;
             Answer::read(&delegate(plugin, request).await?)?
         }
-        None => own::take(site, request, identity, facts).await?,
+        None => {
+            let before = before.filter(|_| !facts.request.addresses.is_empty());
+            let before = before.map(|id| handle(&site.config.network, id, &identity.ifname));
+            let handles: Vec<&str> = [Some(&identity.handle), before.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(String::as_str)
+                .collect();
+            own::take(site, request, identity, facts, &handles).await?
+        }
     };
     if answer.ips.is_empty() {
         return Err(Failure::new(
@@ -89,15 +101,15 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     let site = Site::open(&config).await?;
     site.ready().await?;
     let identity = Identity::of(request, &config)?;
-    let facts = Facts::of(request, &config)?;
-    let mut answer = take(&site, request, &identity, &facts).await?;
+    let facts = Facts::of(request, &config, &identity).await?;
+    let mut answer = take(&site, request, &identity, &facts, None).await?;
     answer.routes.clone_from(&config.ipam.routes);
     answer.write(config.version)
 }
 
 /// Runs DEL of the IPAM plugin.
 pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
-    let config = Config::read(&request.config)?.with_own_ipam();
+    let config = Config::for_removal(&request.config)?.with_own_ipam();
     let site = Site::open(&config).await?;
     give_back(&site, request, &Identity::of(request, &config)?).await
 }

@@ -11,12 +11,14 @@
 //! - [`Failure`] is the error of a request.
 
 mod answer;
+mod api;
 mod attach;
 mod check;
 mod collect;
 mod config;
 mod detach;
 mod endpoint;
+mod facts;
 mod failure;
 mod felix;
 mod identity;
@@ -24,8 +26,10 @@ mod ipam;
 pub mod limits;
 mod link;
 mod lock;
+mod pod_networks;
 mod program;
 mod request;
+mod server;
 mod site;
 mod status;
 mod version;

@@ -27,6 +27,9 @@ pub const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(15);
 const _: () =
     assert!(IPAM_TIMEOUT.as_secs() + GIVE_BACK_TIMEOUT.as_secs() < LOCK_TIMEOUT.as_secs());
 
+/// Maximum time for the API server of Kubernetes to answer all requests of an ADD.
+pub const API_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Time during which an interface without an alias that is down is left to its creator: a plugin
 /// that does not use these locks may be about to bring it up.
 pub const HALF_MADE: Duration = Duration::from_secs(1);

@@ -107,7 +107,7 @@ impl Request {
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
             ifname: text("CNI_IFNAME")?,
-            args: args(&text("CNI_ARGS")?)?,
+            args: args(command, &text("CNI_ARGS")?)?,
             path: std::env::split_paths(&text("CNI_PATH")?)
                 .filter(|path| path != Path::new(""))
                 .collect(),
@@ -161,10 +161,11 @@ fn config(command: Command, input: &str) -> Result<Value, Failure> {
     }
 }
 
-/// Parses `FOO=BAR;ABC=123`.
-fn args(text: &str) -> Result<BTreeMap<String, String>, Failure> {
+/// Parses `FOO=BAR;ABC=123`. DEL must not fail for a part that it does not need.
+fn args(command: Command, text: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pairs = text.split(';').filter(|pair| !pair.is_empty());
     pairs
+        .filter(|pair| command != Command::Del || pair.contains('='))
         .map(|pair| match pair.split_once('=') {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
             None => Err(wrong(
@@ -273,6 +274,7 @@ mod tests {
             ("CNI_COMMAND", "DEL"),
             ("CNI_CONTAINERID", "a"),
             ("CNI_IFNAME", "eth0"),
+            ("CNI_ARGS", "novalue"),
         ];
         assert_eq!(read(&del, "{}").unwrap().netns, None);
         assert!(read(&[("CNI_COMMAND", "GC")], "{}").is_ok());

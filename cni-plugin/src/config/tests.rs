@@ -73,14 +73,80 @@ fn unsupported_field_is_rejected_by_name() {
             "readiness_gates",
             json!(["http://localhost:9099/readiness"]),
         ),
-        ("feature_control.floating_ips", json!(true)),
         ("policy.type", json!("other")),
-        ("ipam.subnet", json!("usePodCidr")),
     ] {
         let (code, message) = with(field, value).unwrap_err();
         assert!(
             code == 2 && message.starts_with(field),
             "{field}: {code} {message}"
+        );
+    }
+    // It is for a plugin that has no pools.
+    let own = with("ipam.subnet", json!("usePodCidr")).unwrap_err();
+    assert_eq!(own.0, 2);
+    let mut json = calico();
+    json["ipam"] = json!({"type": "host-local", "ranges": [[{"subnet": "usePodCidr"}]]});
+    assert!(Config::read(&json).is_ok());
+    json["kubernetes"] = json!({});
+    assert_eq!(Config::read(&json).unwrap_err().code, 2);
+}
+
+#[test]
+fn api_server_is_that_of_the_kubeconfig_or_of_older_fields() {
+    let api = Config::read(&calico()).unwrap().api.expect("a server");
+    assert_eq!(
+        api.kubeconfig.as_deref(),
+        Some(Path::new("/etc/cni/net.d/calico-kubeconfig"))
+    );
+    let mut json = calico();
+    json["kubernetes"] = json!({"k8s_api_root": "http://10.0.0.9:8080/api/v1/", "node_name": "n1"});
+    let api = Config::read(&json).unwrap().api.expect("a server");
+    assert_eq!(
+        api.overrides.server.as_deref(),
+        Some("http://10.0.0.9:8080")
+    );
+    assert_eq!(api.node.as_deref(), Some("n1"));
+    assert!(api.access().is_ok());
+    json["policy"]["k8s_auth_token"] = json!(MARK);
+    let config = Config::read(&json).unwrap();
+    assert!(!format!("{config:?}").contains("QXZ"));
+    let refused = config.api.expect("a server").access().unwrap_err().message;
+    assert!(refused.contains("without TLS"), "{refused}");
+    json["kubernetes"] = json!({});
+    json["policy"] = json!({"type": "k8s"});
+    assert_eq!(Config::read(&json).unwrap().api, None);
+}
+
+#[test]
+fn del_never_refuses_a_configuration_that_add_refuses() {
+    let plain = Config::for_removal(&calico()).expect("a configuration");
+    for (field, value) in [
+        ("cniVersion", json!("9.9.9")),
+        ("datastore_type", json!("kubernetes")),
+        ("device_type", json!("netkit")),
+        ("readiness_gates", json!([MARK])),
+        ("feature_control", json!(MARK)),
+        ("policy", json!(MARK)),
+        ("kubernetes", json!(MARK)),
+        ("mtu", json!("large")),
+        ("num_queues", json!(-1)),
+        ("args", json!(MARK)),
+        ("prevResult", json!(MARK)),
+        ("runtimeConfig", json!([])),
+        ("ipam.assign_ipv4", json!("perhaps")),
+        ("ipam.ipv4_pools", json!("x")),
+        ("ipam.type", json!("")),
+        ("ipam", json!(MARK)),
+    ] {
+        let mut json = calico();
+        let at = field.split('.').fold(&mut json, |at, part| &mut at[part]);
+        *at = value;
+        assert!(Config::read(&json).is_err(), "{field}");
+        let config = Config::for_removal(&json).expect(field);
+        assert_eq!(
+            (&config.network, &config.node, &config.ipam),
+            (&plain.network, &plain.node, &plain.ipam),
+            "{field}"
         );
     }
 }

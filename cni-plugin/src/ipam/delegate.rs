@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::failure::{Code, Failure};
 use crate::limits::{ANSWER_OCTETS_MAX, DELEGATE_TIMEOUT};
+use crate::pod_networks;
 use crate::request::{Command, Request};
 
 /// Runs the plugin of this name with a request, and returns its answer.
@@ -29,7 +30,10 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| fail(&error))?;
-    let talk = converse(&mut child, request.config.to_string());
+    let talk = converse(
+        &mut child,
+        pod_networks::neutral(&request.config).to_string(),
+    );
     let (status, output) = match timeout(DELEGATE_TIMEOUT, talk).await {
         Ok(output) => output.map_err(|error| fail(&error))?,
         Err(_) => return Err(fail(&format!("no answer within {DELEGATE_TIMEOUT:?}"))),

@@ -14,8 +14,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::answer::{Answer, Ip};
+use crate::facts::Facts;
 use crate::failure::{Code, Failure};
-use crate::identity::{Facts, Identity};
+use crate::identity::Identity;
 use crate::limits::{GIVE_BACK_TIMEOUT, IPAM_TIMEOUT};
 use crate::lock;
 use crate::request::Request;
@@ -30,7 +31,7 @@ pub(crate) const NAMESPACE: &str = "namespace";
 pub(crate) const POD: &str = "pod";
 
 /// Prefix of the labels of a namespace in its profile.
-const NAMESPACE_LABELS: &str = "pcns.";
+const NAMESPACE_LABELS: &str = calico_kubernetes::NAMESPACE_LABELS;
 
 /// The addresses to assign.
 enum Plan {
@@ -40,25 +41,29 @@ enum Plan {
     Any(Vec<Vec<Pool>>),
 }
 
-/// Assigns addresses to an attachment.
+/// Assigns addresses to an attachment. The addresses of these handles are released first.
 pub(super) async fn take(
     site: &Site<'_>,
     request: &Request,
     identity: &Identity,
     facts: &Facts,
+    handles: &[&str],
 ) -> Result<Answer, Failure> {
-    if let Some(given) = brought_along(site, facts)? {
-        return Ok(answer(&given));
+    let brought = &facts.request.addresses_without_ipam;
+    if !brought.is_empty() {
+        return Ok(answer(brought));
     }
     let ipam = Ipam::new(&site.store);
-    let (pools, labels) = tokio::join!(ipam.pools(), labels(site, identity));
+    let (pools, labels) = tokio::join!(ipam.pools(), labels(site, identity, facts));
     let (pools, (node, namespace)) = (pools?, labels?);
     let plan = plan(site, request, facts, &pools, &node, &namespace)?;
     let taker = taker(site, identity);
     let _alone = lock::ipam().await?;
     let taking = async {
-        // Release the addresses of an earlier attempt that was not cleaned up.
-        ipam.release_handle(&identity.handle).await?;
+        // The addresses of an earlier attempt that was not cleaned up.
+        for handle in handles {
+            ipam.release_handle(handle).await?;
+        }
         take_planned(&ipam, &site.config.node, &taker, &plan, &pools.reserved).await
     };
     match within(IPAM_TIMEOUT, taking).await {
@@ -186,7 +191,11 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
 async fn labels(
     site: &Site<'_>,
     identity: &Identity,
+    facts: &Facts,
 ) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), Failure> {
+    if let Some(namespace) = &facts.namespace {
+        return Ok((node_labels(site).await?, namespace.clone()));
+    }
     let profile = key(Kind::Profile, None, &format!("kns.{}", identity.namespace))?;
     let (node, profile) = tokio::join!(node_labels(site), site.find(&profile));
     let node = node?;
@@ -235,17 +244,16 @@ fn plan(
     }
     let config = &site.config.ipam;
     let mut families = Vec::new();
-    for (wanted, ipv6, given, annotation) in [
-        (config.ipv4, false, &config.ipv4_pools, "ipv4pools"),
-        (config.ipv6, true, &config.ipv6_pools, "ipv6pools"),
+    let asked = &facts.request;
+    let (ipv4, ipv6) = asked.families.unwrap_or((config.ipv4, config.ipv6));
+    for (wanted, ipv6, given, asked) in [
+        (ipv4, false, &config.ipv4_pools, &asked.ipv4_pools),
+        (ipv6, true, &config.ipv6_pools, &asked.ipv6_pools),
     ] {
         if !wanted {
             continue;
         }
-        let words = match facts.annotation(annotation) {
-            Some(text) => list(annotation, text)?,
-            None => given.clone(),
-        };
+        let words = asked.as_ref().unwrap_or(given);
         let chosen = match words.is_empty() {
             true => pools.for_workload(ipv6, node, Some(namespace)),
             false => words
@@ -280,41 +288,7 @@ fn named(site: &Site<'_>, request: &Request, facts: &Facts) -> Result<Vec<IpAddr
     if let Some(word) = request.args.get("IP") {
         return Ok(vec![address("CNI_ARGS: IP", word)?]);
     }
-    match facts.annotation("ipAddrs") {
-        Some(text) => list("ipAddrs", text)?
-            .iter()
-            .map(|word| address("annotation ipAddrs", word))
-            .collect(),
-        None => Ok(Vec::new()),
-    }
-}
-
-/// Returns the addresses that a pod sets itself, outside of address management.
-fn brought_along(site: &Site<'_>, facts: &Facts) -> Result<Option<Vec<IpAddr>>, Failure> {
-    let Some(text) = facts.annotation("ipAddrsNoIpam") else {
-        return Ok(None);
-    };
-    if facts.annotation("ipAddrs").is_some() {
-        let message = "annotations ipAddrs and ipAddrsNoIpam: a pod has one or the other";
-        return Err(Failure::new(Code::Config, message));
-    }
-    if !site.config.without_ipam {
-        let message =
-            "annotation ipAddrsNoIpam: feature_control.ip_addrs_no_ipam does not allow it";
-        return Err(Failure::new(Code::Config, message));
-    }
-    let words = list("ipAddrsNoIpam", text)?;
-    words
-        .iter()
-        .map(|word| address("annotation ipAddrsNoIpam", word))
-        .collect::<Result<_, _>>()
-        .map(Some)
-}
-
-/// Parses an annotation's list, JSON in Calico's format.
-fn list(annotation: &str, text: &str) -> Result<Vec<String>, Failure> {
-    serde_json::from_str(text)
-        .map_err(|error| Failure::new(Code::Config, format!("annotation {annotation}: {error}")))
+    Ok(facts.request.addresses.clone())
 }
 
 /// Parses an address, with or without a prefix length.

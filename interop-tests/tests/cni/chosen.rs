@@ -81,6 +81,8 @@ fn pools_and_families_follow_configuration_and_pod() {
             ),
             (&six, &[], &["fd65::/64"]),
             (&six, &[("ipv6pools", pods_6)], &["fd66::/64"]),
+            // Families of the pod.
+            (&by_name, &[("ipFamilies", r#"["IPv6"]"#)], &["fd66::/64"]),
             // Pools of a family that is not requested.
             (&six, &[("ipv4pools", pods_4)], &["fd65::/64"]),
         ] {
@@ -156,10 +158,10 @@ fn addresses_follow_runtime_and_pod() {
                 7,
                 "ipAddrsNoIpam",
             ),
-            (&[("floatingIPs", own)], 2, "floatingIPs"),
+            (&[("floatingIPs", own)], 7, "feature_control.floating_ips"),
             (
                 &[("allowedSourcePrefixes", own)],
-                2,
+                7,
                 "allowedSourcePrefixes",
             ),
         ] {

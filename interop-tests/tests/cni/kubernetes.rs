@@ -20,7 +20,7 @@ use crate::policed::{PORTS, connect, is_cut_off, listen};
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// The address of the API server: the test itself.
-fn api_address() -> SocketAddr {
+pub(crate) fn api_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Site::v4(254)), 6443)
 }
 
@@ -94,7 +94,14 @@ fn network_policy_of_the_api_server_filters_packets() {
             let mut nodes = [fabric.node(1).await, fabric.node(2).await];
             nodes.iter_mut().for_each(Node::start_bgp);
             let [here, there] = &nodes;
-            let more = json!({"kubernetes": {"kubeconfig": "/etc/cni/net.d/calico-kubeconfig"}});
+            let api = ApiServer::start(api_address(), 1).await;
+            api.apply(json!({"kind": "Namespace", "metadata": {"name": "prod"}}));
+            let account = json!({"name": "web", "namespace": "prod"});
+            api.apply(json!({"kind": "ServiceAccount", "metadata": account}));
+            api.apply(pod("client", 1));
+            api.apply(pod("server", 2));
+            let kubeconfig = here.site.save("kubeconfig", &api.kubeconfig(None, None));
+            let more = json!({ "kubernetes": { "kubeconfig": kubeconfig } });
             let (client, server) = (
                 Container::new(&fabric, "client").await.of_kubelet("client"),
                 Container::new(&fabric, "server").await.of_kubelet("server"),
@@ -108,12 +115,6 @@ fn network_policy_of_the_api_server_filters_packets() {
             let profile = ResourceKey::new(Kind::Profile, None, "kns.prod").expect("a key");
             assert!(fabric.resources.get(&profile).await.is_err());
 
-            let api = ApiServer::start(api_address(), 1).await;
-            api.apply(json!({"kind": "Namespace", "metadata": {"name": "prod"}}));
-            let account = json!({"name": "web", "namespace": "prod"});
-            api.apply(json!({"kind": "ServiceAccount", "metadata": account}));
-            api.apply(pod("client", 1));
-            api.apply(pod("server", 2));
             for node in ["h1", "h2"] {
                 api.apply(json!({"kind": "Node", "metadata": {"name": node}}));
             }

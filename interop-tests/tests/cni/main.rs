@@ -7,6 +7,7 @@ mod chosen;
 mod collected;
 mod host;
 mod kubernetes;
+mod pods;
 mod policed;
 mod roles;
 mod runtime;
