@@ -127,6 +127,17 @@ impl Collector {
     /// Evaluates an inventory. Returns the findings that were also in an earlier look, at least the
     /// grace period ago, and in all looks since.
     pub fn look(&mut self, now: Instant, inventory: &Inventory) -> Result<Vec<Finding>, NotReady> {
+        self.look_at(now, inventory, |_| true)
+    }
+
+    /// Evaluates an inventory as [`Self::look`] does, for the findings that a second source also proves
+    /// at this look. A finding without this proof starts again with a new grace period.
+    pub fn look_at(
+        &mut self,
+        now: Instant,
+        inventory: &Inventory,
+        is_proven: impl Fn(&Finding) -> bool,
+    ) -> Result<Vec<Finding>, NotReady> {
         if let Err(why) = self.admits(inventory) {
             self.suspects.clear();
             return Err(why);
@@ -137,7 +148,7 @@ impl Collector {
         }
         let mut before = std::mem::take(&mut self.suspects);
         let mut confirmed = Vec::new();
-        for finding in findings(inventory) {
+        for finding in findings(inventory).into_iter().filter(is_proven) {
             let since = before.remove(&finding);
             let old = since.is_some_and(|since| now.duration_since(since) >= self.grace);
             if old {
@@ -157,6 +168,16 @@ impl Collector {
             true if guids[0] == guids[1] || guids.iter().any(|guid| guid.is_empty()) => Ok(()),
             true => Err(NotReady::Other),
         }
+    }
+
+    /// Forgets the findings of all looks: a look was not possible.
+    pub fn forget(&mut self) {
+        self.suspects.clear();
+    }
+
+    /// Sets the grace period.
+    pub const fn set_grace(&mut self, grace: Duration) {
+        self.grace = grace;
     }
 
     /// Returns the findings of the last look.
