@@ -31,6 +31,8 @@ pub enum Program {
     Bgp,
     /// Address management: the CNI plugin and `cambric ipam`.
     Ipam,
+    /// The controller of Kubernetes.
+    Kubernetes,
     /// Every program that reads the datastore.
     Datastore,
 }
@@ -42,6 +44,7 @@ impl Program {
             Self::Felix => "Felix",
             Self::Bgp => "the BGP daemons",
             Self::Ipam => "address management",
+            Self::Kubernetes => "cambric-kube",
             Self::Datastore => "every program",
         }
     }

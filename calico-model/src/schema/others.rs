@@ -1,8 +1,8 @@
-//! Kinds that no program of this suite reads.
+//! Kinds of which no program of this suite reads every field.
 
-use super::Program::Felix;
+use super::Program::{Felix, Kubernetes};
 use super::Shape::{Any, Object, Text};
-use super::{Fields, always, envelope, no, parts, record};
+use super::{Fields, always, by, envelope, no, parts, record};
 
 pub(super) const BLOCK_AFFINITY: Fields = envelope!(no(
     None,
@@ -48,19 +48,46 @@ pub(super) const LIVE_MIGRATION: Fields = envelope!(no(
     "the resource is only reported: a workload moves when the node of its endpoint changes",
 ));
 
-pub(super) const KUBE_CONTROLLERS_CONFIGURATION: Fields = envelope!(no(
-    None,
+pub(super) const KUBE_CONTROLLERS_CONFIGURATION: Fields = envelope!(parts(
     "spec",
     Object(&[
-        record("logSeverityScreen", Text),
-        record("healthChecks", Any),
-        record("etcdV3CompactionPeriod", Any),
-        record("prometheusMetricsPort", Any),
-        record("controllers", Any),
-        record("debugProfilePort", Any),
+        no(
+            None,
+            "logSeverityScreen",
+            Text,
+            always,
+            "set `log` in the file of cambric-kube",
+        ),
+        no(
+            None,
+            "healthChecks",
+            Any,
+            always,
+            "readiness is that of `cambric show status`",
+        ),
+        no(
+            None,
+            "etcdV3CompactionPeriod",
+            Any,
+            always,
+            "set --auto-compaction-retention of etcd",
+        ),
+        no(
+            None,
+            "prometheusMetricsPort",
+            Any,
+            always,
+            "set `metrics.listen` in the file of cambric-kube",
+        ),
+        by(Kubernetes, "controllers", Any),
+        no(
+            None,
+            "debugProfilePort",
+            Any,
+            always,
+            "cambric-kube has no port for profiles",
+        ),
     ]),
-    always,
-    "no program of this suite reads it; Calico's kube-controllers do where they run",
 ));
 
 pub(super) const CALICO_NODE_STATUS: Fields = envelope!(no(

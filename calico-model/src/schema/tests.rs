@@ -126,7 +126,11 @@ fn fields_without_a_reporting_program_are_listed() {
         listed,
         [
             "BlockAffinity, as a whole",
-            "KubeControllersConfiguration, as a whole",
+            "KubeControllersConfiguration spec.logSeverityScreen",
+            "KubeControllersConfiguration spec.healthChecks",
+            "KubeControllersConfiguration spec.etcdV3CompactionPeriod",
+            "KubeControllersConfiguration spec.prometheusMetricsPort",
+            "KubeControllersConfiguration spec.debugProfilePort",
             "CalicoNodeStatus, as a whole",
         ]
     );

@@ -100,7 +100,6 @@ mod tests {
     fn kind_without_effect_is_noted() {
         for (kind, spec) in [
             (Kind::BlockAffinity, json!({"state": "confirmed"})),
-            (Kind::KubeControllersConfiguration, json!({})),
             (Kind::CalicoNodeStatus, json!({"node": "n1"})),
         ] {
             let resource = json!({"metadata": {"name": "n1"}, "spec": spec});
