@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use calico_model::RESOURCES_PREFIX;
+use daemon_common::report::EndpointFigures;
 use netns_lab::Host;
 use netns_lab::until;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::fabric::{self, Endpoint, Ground, SetChanges};
-use crate::limits::{FABRIC_WITHIN, SETTLED, STARTED_WITHIN};
+use crate::fabric::{self, Endpoint, Ground};
+use crate::limits::{SETTLED, STARTED_WITHIN};
 use crate::stage::{Measures, Options};
 use crate::traffic::{Probes, probes};
 
@@ -73,22 +74,25 @@ async fn measure(ground: &mut Ground, count: u32) -> Result<Measures> {
     let idle = Probes::start(host);
     sleep(SETTLED).await;
     let idle = longest(idle)?;
-    let mut kernel = SetChanges::listen(host)?;
     let (mut blocked, mut slowest) = (0_f64, 0_f64);
     let before = ground.cpu("felix");
     for change in 0..CHANGES {
         let is_added = change % 2 == 0;
-        let probes = Probes::start(host);
         let (key, value) = profile(is_added);
-        kernel.forget();
+        let written = ground.figures(NODE).await?.rules_transactions;
+        let probes = Probes::start(host);
         fabric::put(&*ground.etcd.store, key, value).await?;
         let acknowledged = Instant::now();
-        let mut last = kernel.next(FABRIC_WITHIN).await?;
-        while let Ok(next) = kernel.next(SETTLED).await {
-            last = next;
-        }
+        // No listener for nftables: for each one, the kernel builds the notifications of all elements.
+        let is_written =
+            |now: &EndpointFigures| now.rules_transactions > written && now.rules_in_sync;
+        ground
+            .until(NODE, "the members of the set", is_written)
+            .await?;
+        slowest = slowest.max(acknowledged.elapsed().as_secs_f64());
+        // The work that follows the change.
+        sleep(SETTLED).await;
         blocked = blocked.max(longest(probes)?);
-        slowest = slowest.max(last.saturating_duration_since(acknowledged).as_secs_f64());
         let wanted = if is_added { count as usize } else { 0 };
         let found = members(host)?;
         ensure!(found == wanted, "{found} members, not {wanted}");
