@@ -31,6 +31,22 @@ pub struct Request<'a> {
     pub blocks_max: Option<usize>,
 }
 
+/// The blocks of a host at some time, and the settings of address management.
+#[derive(Debug, Clone)]
+pub struct HostBlocks {
+    config: IpamConfig,
+    /// The block written last is the first one: it is the most likely one to have a free address.
+    blocks: Vec<IpNet>,
+}
+
+impl HostBlocks {
+    /// Returns those in the pools of a request, in order.
+    fn of(&self, request: &Request<'_>) -> Vec<IpNet> {
+        let own = self.blocks.iter().copied();
+        own.filter(|block| request.is_in_pools(block)).collect()
+    }
+}
+
 impl Request<'_> {
     fn owner(&self) -> AffinityOwner {
         AffinityOwner::Host(self.host.to_owned())
@@ -50,12 +66,23 @@ impl Ipam<'_> {
     /// of other hosts, then, without strict affinity, from any block. Assigns all requested
     /// addresses or none.
     pub async fn assign(&self, request: &Request<'_>) -> Result<Vec<Given>, IpamError> {
+        self.assign_after(request, None).await
+    }
+
+    /// Assigns addresses as [`assign`](Self::assign) does. With earlier [blocks](Self::host_blocks) of the
+    /// host, the first one of them is tried before its blocks are read: a caller that must wait for a lock
+    /// reads them while it waits.
+    pub async fn assign_after(
+        &self,
+        request: &Request<'_>,
+        earlier: Option<&HostBlocks>,
+    ) -> Result<Vec<Given>, IpamError> {
         if request.pools.is_empty() {
             let host = request.host.to_owned();
             return Err(IpamError::NoPool { host });
         }
         let mut taken = Vec::new();
-        let result = self.fill(request, &mut taken).await;
+        let result = self.fill(request, earlier, &mut taken).await;
         if result.is_err() && !taken.is_empty() {
             let releases: Vec<_> = taken
                 .iter()
@@ -66,24 +93,43 @@ impl Ipam<'_> {
         result.map(|()| taken)
     }
 
-    async fn fill(&self, request: &Request<'_>, taken: &mut Vec<Given>) -> Result<(), IpamError> {
-        let affinities = IpamKey::affinities_prefix(&request.owner());
+    /// Reads the blocks of a host.
+    pub async fn host_blocks(&self, host: &str) -> Result<HostBlocks, IpamError> {
+        let owner = AffinityOwner::Host(host.to_owned());
+        let affinities = IpamKey::affinities_prefix(&owner);
         let seen = self
             .see(vec![just(&IpamKey::Config), KeyRange::prefix(affinities)])
             .await?;
-        let config = seen.config()?;
         let mut own: Vec<(IpNet, Revision)> = seen
             .keys()
             .filter_map(|(key, written)| match key {
-                IpamKey::Affinity { block, .. } if request.is_in_pools(&block) => {
-                    Some((block, written))
-                }
+                IpamKey::Affinity { block, .. } => Some((block, written)),
                 _ => None,
             })
             .collect();
-        // The block written last is the most likely one to have a free address.
         own.sort_by_key(|(_, written)| Reverse(*written));
-        let own: Vec<IpNet> = own.into_iter().map(|(block, _)| block).collect();
+        Ok(HostBlocks {
+            config: seen.config()?,
+            blocks: own.into_iter().map(|(block, _)| block).collect(),
+        })
+    }
+
+    async fn fill(
+        &self,
+        request: &Request<'_>,
+        earlier: Option<&HostBlocks>,
+        taken: &mut Vec<Given>,
+    ) -> Result<(), IpamError> {
+        if let Some(earlier) = earlier
+            && let Some(first) = earlier.of(request).first()
+        {
+            taken.extend(self.take_own(*first, request, &earlier.config, 0).await?);
+            if taken.len() == request.count {
+                return Ok(());
+            }
+        }
+        let known = self.host_blocks(request.host).await?;
+        let (own, config) = (known.of(request), known.config);
         self.take_owned(&own, request, &config, taken).await?;
         let most = match config.max_blocks_per_host {
             0 => HOST_BLOCKS_DEFAULT,

@@ -56,8 +56,8 @@
 //! an error.
 //!
 //! **Requests.** For a host that has a block with a free address, [`Ipam::assign`] takes two reads
-//! and a write; [`Ipam::assign_address`] and [`Ipam::release_handle`] take the same number or one
-//! request less.
+//! and a write, and [`Ipam::assign_after`] a read and a write; [`Ipam::assign_address`] and
+//! [`Ipam::release_handle`] take the same number as `assign` or one request less.
 
 mod address;
 mod assign;
@@ -77,7 +77,7 @@ mod stored;
 mod time;
 
 pub use address::AddressRequest;
-pub use assign::Request;
+pub use assign::{HostBlocks, Request};
 pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
 pub use catalog::{NamedPool, Pools};
 pub use collect::{Collector, Finding, NotReady, findings};

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use calico_ipam::{Ipam, IpamError, Request};
+use calico_model::AffinityOwner;
 use calico_store::{KeyRange, Store};
 use etcd_lite::Local;
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::gc::{collect_all, endpoint, node, put, ready};
@@ -188,6 +190,41 @@ async fn the_settings_mean_what_they_mean_to_calico() {
         matches!(error, Err(IpamError::UsedUp { assigned: 0, .. })),
         "{error:?}"
     );
+    sound(&store).await;
+}
+
+#[tokio::test]
+async fn earlier_blocks_of_the_host_may_be_outdated() {
+    let store = ready().await;
+    let ipam = Ipam::new(&store);
+    let pools = [pool("10.65.0.0/16", 30)];
+    let none = ipam.host_blocks("a").await.unwrap();
+    let assign = async |handle: &str, count, earlier| {
+        let taker = taker("a", handle);
+        let request = request("a", &taker, count, &pools);
+        let given = ipam.assign_after(&request, Some(earlier)).await.unwrap();
+        assert_eq!(given.len(), count);
+        given[0].address
+    };
+    // The host has another block now, and then a full one.
+    let first = assign("a.1", 1, &none).await;
+    let one = ipam.host_blocks("a").await.unwrap();
+    let second = assign("a.2", 3, &none).await;
+    let block = IpNet::new(first, 30).unwrap().trunc();
+    assert!(block.contains(&second), "{first} and {second} of one block");
+    let third = assign("a.3", 2, &one).await;
+    assert!(
+        !block.contains(&third),
+        "{third} is in the full block {block}"
+    );
+    // The block is released: it is made again.
+    for handle in ["a.1", "a.2"] {
+        ipam.release_handle(handle).await.unwrap();
+    }
+    let owner = AffinityOwner::Host("a".to_owned());
+    ipam.release_affinity(&owner, block, None).await.unwrap();
+    let again = assign("a.4", 1, &one).await;
+    assert!(block.contains(&again), "{again} is not in {block}");
     sound(&store).await;
 }
 

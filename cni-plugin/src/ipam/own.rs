@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use calico_ipam::{
-    AddressRequest, Given, Ipam, IpamError, OTHER_PLUGIN, Pool, Pools, Request as Wanted, TYPE,
-    Taker,
+    AddressRequest, Given, HostBlocks, Ipam, IpamError, OTHER_PLUGIN, Pool, Pools,
+    Request as Wanted, TYPE, Taker,
 };
 use calico_model::Kind;
 use calico_store::resources::Item;
@@ -54,18 +54,22 @@ pub(super) async fn take(
         return Ok(answer(brought));
     }
     let ipam = Ipam::new(&site.store);
-    let (pools, labels) = tokio::join!(ipam.pools(), labels(site, identity, facts));
-    let (pools, (node, namespace)) = (pools?, labels?);
-    let plan = plan(site, request, facts, &pools, &node, &namespace)?;
-    let taker = taker(site, identity);
-    let _alone = lock::ipam().await?;
-    let taking = async {
-        // The addresses of an earlier attempt that was not cleaned up.
+    // Calls of one host wait for each other: what needs no lock is done before.
+    let early = async {
+        // Release the addresses of an earlier attempt that was not cleaned up.
         for handle in handles {
             ipam.release_handle(handle).await?;
         }
-        take_planned(&ipam, &site.config.node, &taker, &plan, &pools.reserved).await
+        ipam.host_blocks(&site.config.node).await
     };
+    let early = within(IPAM_TIMEOUT, early);
+    let labels = labels(site, identity, facts);
+    let (pools, labels, blocks) = tokio::join!(ipam.pools(), labels, early);
+    let (pools, (node, namespace), blocks) = (pools?, labels?, blocks?);
+    let plan = plan(site, request, facts, &pools, &node, &namespace)?;
+    let taker = taker(site, identity);
+    let _alone = lock::ipam().await?;
+    let taking = take_planned(&ipam, site, &blocks, &taker, &plan, &pools.reserved);
     match within(IPAM_TIMEOUT, taking).await {
         Ok(given) => Ok(answer(&given)),
         Err(failure) => {
@@ -78,11 +82,13 @@ pub(super) async fn take(
 
 async fn take_planned(
     ipam: &Ipam<'_>,
-    host: &str,
+    site: &Site<'_>,
+    blocks: &HostBlocks,
     taker: &Taker,
     plan: &Plan,
     reserved: &[ipnet::IpNet],
 ) -> Result<Vec<IpAddr>, IpamError> {
+    let host = site.config.node.as_str();
     let mut taken: Vec<Given> = Vec::new();
     match plan {
         Plan::Named(addresses, pools) => {
@@ -102,17 +108,15 @@ async fn take_planned(
         Plan::Any(families) => {
             for pools in families {
                 let blocks_max = None;
-                taken.extend(
-                    ipam.assign(&Wanted {
-                        host,
-                        taker,
-                        count: 1,
-                        pools,
-                        reserved,
-                        blocks_max,
-                    })
-                    .await?,
-                );
+                let wanted = Wanted {
+                    host,
+                    taker,
+                    count: 1,
+                    pools,
+                    reserved,
+                    blocks_max,
+                };
+                taken.extend(ipam.assign_after(&wanted, Some(blocks)).await?);
             }
         }
     }
