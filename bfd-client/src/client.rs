@@ -268,6 +268,7 @@ mod tests {
             idle_ms: crate::limits::IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
+            auth: None,
         });
         wanted.map(|wanted| (wanted.remote, wanted)).collect()
     }

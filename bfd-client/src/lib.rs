@@ -17,7 +17,7 @@ mod socket;
 
 pub use client::{Client, Event};
 pub use message::{
-    Hops, Liveness, MessageError, Notice, Request, SessionState, State, Wanted, Welcome, decode,
-    encode,
+    Auth, AuthKey, Hops, Liveness, MessageError, Notice, Request, SessionState, State, Wanted,
+    Welcome, decode, encode,
 };
 pub use socket::{Credentials, Listener, Socket, now, register};

@@ -6,7 +6,13 @@ use std::time::Duration;
 pub const VERSION: u32 = 1;
 
 /// Octets of one message.
-pub const MESSAGE_OCTETS_MAX: usize = 1024;
+pub const MESSAGE_OCTETS_MAX: usize = 2048;
+
+/// Keys of a session.
+pub const AUTH_KEYS_MAX: usize = 8;
+
+/// Octets of a key.
+pub const AUTH_KEY_OCTETS_MAX: usize = 20;
 
 /// Octets of the name of a client.
 pub const NAME_OCTETS_MAX: usize = 64;

@@ -1,11 +1,15 @@
 //! The messages, and their form in octets.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{INTERVAL_MS_MAX, MESSAGE_OCTETS_MAX, NAME_OCTETS_MAX, VERSION};
+use crate::limits::{
+    AUTH_KEY_OCTETS_MAX, AUTH_KEYS_MAX, INTERVAL_MS_MAX, MESSAGE_OCTETS_MAX, NAME_OCTETS_MAX,
+    VERSION,
+};
 
 /// A message of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +52,34 @@ pub struct Wanted {
     pub multiplier: u8,
     /// The least time to live of packets over routers.
     pub ttl_min: u8,
+    /// The authentication, if any.
+    pub auth: Option<Auth>,
+}
+
+/// The authentication of a session: the first key signs, and all are accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// The type: the code of RFC 5880 §4.1, from 1 to 5.
+    pub kind: u8,
+    /// The keys, 1 to [`AUTH_KEYS_MAX`].
+    pub keys: Vec<AuthKey>,
+}
+
+/// A key of a session. Its `Debug` does not have the key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthKey {
+    /// The number in the field Auth Key ID.
+    pub id: u8,
+    /// The password or key, 1 to [`AUTH_KEY_OCTETS_MAX`] octets.
+    pub secret: String,
+}
+
+impl fmt::Debug for AuthKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AuthKey({}, hidden)", self.id)
+    }
 }
 
 /// Whether the path of a session crosses routers.
@@ -222,6 +254,19 @@ impl Wanted {
         if self.multiplier == 0 {
             return Err(MessageError::Value("the multiplier is at least 1"));
         }
+        let is_valid = |auth: &Auth| {
+            let lengths = 1..=AUTH_KEY_OCTETS_MAX;
+            (1..=AUTH_KEYS_MAX).contains(&auth.keys.len())
+                && auth
+                    .keys
+                    .iter()
+                    .all(|key| lengths.contains(&key.secret.len()))
+        };
+        if !self.auth.as_ref().is_none_or(is_valid) {
+            return Err(MessageError::Value(
+                "an authentication has 1 to 8 keys of 1 to 20 octets",
+            ));
+        }
         Ok(())
     }
 }
@@ -268,7 +313,32 @@ mod tests {
             idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
+            auth: None,
         }
+    }
+
+    fn auth(keys: usize, octets: usize) -> Auth {
+        let key = AuthKey {
+            id: 7,
+            secret: "\u{1}".repeat(octets),
+        };
+        Auth {
+            kind: 5,
+            keys: vec![key; keys],
+        }
+    }
+
+    #[test]
+    fn longest_keys_fit_in_a_message_and_are_not_shown() {
+        let mut wanted = wanted();
+        wanted.auth = Some(auth(AUTH_KEYS_MAX, AUTH_KEY_OCTETS_MAX));
+        let request = Request::Set(wanted);
+        assert_eq!(read(&request).expect("valid"), request);
+        let shown = format!("{request:?}");
+        assert!(
+            !shown.contains("\\u{1}") && shown.contains("hidden"),
+            "{shown}"
+        );
     }
 
     fn read(request: &Request) -> Result<Request, MessageError> {
@@ -303,6 +373,10 @@ mod tests {
             |wanted| wanted.receive_ms = 0,
             |wanted| wanted.idle_ms = INTERVAL_MS_MAX + 1,
             |wanted| wanted.multiplier = 0,
+            |wanted| wanted.auth = Some(auth(0, 1)),
+            |wanted| wanted.auth = Some(auth(AUTH_KEYS_MAX + 1, 1)),
+            |wanted| wanted.auth = Some(auth(1, 0)),
+            |wanted| wanted.auth = Some(auth(1, AUTH_KEY_OCTETS_MAX + 1)),
             |wanted| wanted.remote = [224, 0, 0, 1].into(),
             |wanted| wanted.local = Some([0, 0, 0, 0].into()),
             |wanted| wanted.local = "2001:db8::1".parse().ok(),

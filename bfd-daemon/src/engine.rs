@@ -1,5 +1,6 @@
 //! The sessions of all clients, without sockets and clocks.
 
+mod auth;
 mod client;
 mod events;
 mod keep;
@@ -449,7 +450,7 @@ impl<R: Random> Engine<R> {
             Some(id) => id,
             None => {
                 let wanted = self.entry(identity, remote).map(|entry| &entry.wanted);
-                let config = config_of(self.limits.receive_us_min(), wanted);
+                let config = config_of(self.limits.receive_us_min(), wanted)?;
                 let added = self.sessions.add(now, way.path, config);
                 added.map_err(|error| error.to_string())?
             }
@@ -514,11 +515,24 @@ impl<R: Random> Engine<R> {
     }
 
     /// Applies the wishes of all clients of a session: the shortest interval and the least multiplier.
+    ///
+    /// # Errors
+    ///
+    /// Their keys are invalid, or not the same. The session continues as before.
     fn adjust(&mut self, now: Instant, id: Discriminator) -> Result<(), String> {
         let users = self.users.get(&id).into_iter().flatten();
         let wanted = users.filter_map(|(identity, remote)| self.entry(identity, *remote));
-        let wanted = wanted.map(|entry| &entry.wanted);
-        let config = config_of(self.limits.receive_us_min(), wanted);
+        let wanted: Vec<&Entry> = wanted.collect();
+        let mut auths = wanted.iter().map(|entry| &entry.wanted.auth);
+        if let Some(first) = auths.next()
+            && auths.any(|auth| auth != first)
+        {
+            return Err(
+                "another client has other keys of BFD for this path: configure both alike".into(),
+            );
+        }
+        let wanted = wanted.into_iter().map(|entry| &entry.wanted);
+        let config = config_of(self.limits.receive_us_min(), wanted)?;
         if self
             .sessions
             .get(id)
@@ -582,10 +596,14 @@ impl<R: Random> Engine<R> {
 
 /// Returns the configuration that no client finds too slow. Packets are not accepted at a shorter interval
 /// than `receive_us_min`.
+///
+/// # Errors
+///
+/// The keys are invalid.
 fn config_of<'w>(
     receive_us_min: u32,
     wanted: impl IntoIterator<Item = &'w Wanted>,
-) -> SessionConfig {
+) -> Result<SessionConfig, String> {
     let all: Vec<&Wanted> = wanted.into_iter().collect();
     let least = |interval: fn(&Wanted) -> u32| {
         let least = all.iter().map(|one| interval(one)).min();
@@ -593,7 +611,9 @@ fn config_of<'w>(
     };
     let multiplier = all.iter().filter_map(|one| NonZeroU8::new(one.multiplier));
     let multiplier = multiplier.min();
-    SessionConfig::default().with(|config| {
+    let auth = all.iter().find_map(|one| one.auth.as_ref());
+    let authentication = auth.map(auth::of).transpose()?;
+    Ok(SessionConfig::default().with(|config| {
         let (send, receive) = (least(|one| one.interval_ms), least(|one| one.receive_ms));
         let receive = receive.map(|interval| interval.max(receive_us_min));
         config.desired_min_tx_us = send.unwrap_or(config.desired_min_tx_us);
@@ -602,5 +622,6 @@ fn config_of<'w>(
         config.detect_multiplier = multiplier.unwrap_or(config.detect_multiplier);
         // This process does not end with the daemons that route (RFC 5882 §4.3.2).
         config.control_plane_independent = true;
-    })
+        config.authentication = authentication;
+    }))
 }

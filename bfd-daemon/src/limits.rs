@@ -97,7 +97,7 @@ pub const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 pub const NAME_OCTETS_MAX: usize = bfd_client::limits::NAME_OCTETS_MAX;
 
 /// Octets of a record of kept state: more than a session or the wish of a client has.
-pub const RECORD_OCTETS_MAX: usize = 384;
+pub const RECORD_OCTETS_MAX: usize = 448;
 
 /// Records of kept state: the sessions, removed ones that still send, and the wishes of clients.
 pub const RECORDS_MAX: u32 = 3 * SESSIONS_OF_ALL_MAX as u32;

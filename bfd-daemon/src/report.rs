@@ -53,6 +53,11 @@ fn session(view: &View<'_>, now: Instant) -> BfdSession {
         .transmit_interval()
         .map(|interval| interval.as_secs_f64() * 1000.0);
     report.detection_ms = session.detection_time().as_secs_f64() * 1000.0;
+    report.authentication = session.config().authentication.as_ref().map(|auth| {
+        let count = auth.keys().count();
+        let keys = if count == 1 { "key" } else { "keys" };
+        format!("{}, {count} {keys}", auth.auth_type())
+    });
     report.sent = stats.sent;
     report.received = stats.received;
     report.discarded = stats.discarded;

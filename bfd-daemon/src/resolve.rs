@@ -214,6 +214,7 @@ mod tests {
             idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
+            auth: None,
         }
     }
 

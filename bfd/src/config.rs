@@ -173,8 +173,12 @@ impl Authentication {
     /// Returns an accepted key by its number.
     #[must_use]
     pub fn key(&self, id: u8) -> Option<&AuthKey> {
-        let mut keys = core::iter::once(&self.first).chain(&self.others);
-        keys.find(|key| key.id == id)
+        self.keys().find(|key| key.id == id)
+    }
+
+    /// Returns all keys: first the one that signs.
+    pub fn keys(&self) -> impl Iterator<Item = &AuthKey> {
+        core::iter::once(&self.first).chain(&self.others)
     }
 }
 

@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use bfd_client::limits::IDLE_MS;
-use bfd_client::{Client, Event as Notice, Hops, Liveness, SessionState, State, Wanted};
+use bfd_client::{
+    Auth, AuthKey, Client, Event as Notice, Hops, Liveness, SessionState, State, Wanted,
+};
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::bgp_speaker::{self, BfdMode, PathState, PeerView};
+use bgp_io::bgp_speaker::{self, BfdAuth, BfdMode, PathState, PeerConfig, PeerView};
 use bgp_io::rib::PeerId;
 use bgp_io::{Event, Input, Io, Speaker, StopMode};
 use calico_bgp::{BfdTimers, Duties};
@@ -119,6 +121,7 @@ impl Bfd {
             idle_ms: of(|timers| timers.idle_ms, IDLE_MS),
             multiplier: timers.map_or(bfd.multiplier, |timers| timers.multiplier),
             ttl_min: hops.map_or(0, |hops| u8::MAX - hops.saturating_sub(1)),
+            auth: auth(config),
         })
     }
 
@@ -242,6 +245,30 @@ impl Bfd {
             _ => "not up yet".to_owned(),
         }
     }
+}
+
+/// Returns the authentication of a neighbor. The check of the configuration has found its keys valid.
+fn auth(config: &PeerConfig) -> Option<Auth> {
+    let kind = config.bfd_auth?;
+    let keys = config.bfd_keys.as_ref()?;
+    let keys = kind.keys(keys).unwrap_or_default().into_iter();
+    let keys = keys.map(|(id, secret)| AuthKey {
+        id,
+        secret: secret.to_owned(),
+    });
+    let code = match kind {
+        BfdAuth::Simple => 1,
+        BfdAuth::KeyedMd5 => 2,
+        BfdAuth::MeticulousKeyedMd5 => 3,
+        BfdAuth::KeyedSha1 => 4,
+        // A later type is rejected by its code.
+        BfdAuth::MeticulousKeyedSha1 => 5,
+        _ => u8::MAX,
+    };
+    Some(Auth {
+        kind: code,
+        keys: keys.collect(),
+    })
 }
 
 fn has_session(io: &Io, peer: Option<PeerId>) -> bool {

@@ -54,6 +54,12 @@ impl Session {
                     self.step(now, conn, Event::AutomaticStop, Cause::Send(notification));
                 }
             }
+            Input::PathUp => self.path_up(now),
+            Input::Hold(time) => {
+                if self.established.is_some() {
+                    self.idle_hold_until = Some(now + time);
+                }
+            }
             Input::ReadPaused { unread } => {
                 if let Some((conn, _)) = self.established {
                     self.conn_mut(conn).read_paused(unread, now);
@@ -97,6 +103,27 @@ impl Session {
         self.idle_hold_until = None;
         self.timers.clear();
         self.wake(now);
+    }
+
+    /// Dials at once, unless an attempt has a transport already.
+    fn path_up(&mut self, now: Instant) {
+        let is_held = self.idle_hold_until.is_some_and(|until| now < until);
+        if self.stopped || is_held || self.state() >= State::OpenSent {
+            return;
+        }
+        if self.timers.deadline(Timer::IdleHold).is_some() {
+            self.timers.clear();
+            return self.wake(now);
+        }
+        let has_transport = self.outbound.transport() == Transport::Open;
+        if self.outbound.state() != State::Idle && !has_transport {
+            self.step(
+                now,
+                Conn::Outbound,
+                Event::ConnectRetryExpires,
+                Cause::Plain,
+            );
+        }
     }
 
     /// Abandons attempts in progress and starts again at once, unless the session is stopped.

@@ -102,6 +102,12 @@ pub enum Input {
         /// The duration of the idle hold.
         idle_hold: Duration,
     },
+    /// The path to the peer works again: dial at once, past the ConnectRetry timer and an idle hold after
+    /// errors (events 9 and 3). A stopped session, and one in [`Input::Hold`] or [`Input::Limited`], stays
+    /// down.
+    PathUp,
+    /// Do not start the established session again before this time once it has ended, whichever side dials.
+    Hold(Duration),
     /// Reading of the established connection is paused although octets are known to wait
     /// (`unread`), or continues (not `unread`). While octets are unread the hold timer does not
     /// fire, for at most [`crate::limits::READ_PAUSE_HOLDS_MAX`] hold times.

@@ -126,6 +126,7 @@ impl Session {
                 self.step_alone(now, other, Event::CollisionDump, Cause::Send(notification));
             }
         }
+        self.idle_hold_until = self.idle_hold_until.filter(|until| *until > now);
         if self.idle_hold_until.is_some() {
             return self.timers.set(Timer::IdleHold, self.idle_hold_until);
         }

@@ -30,6 +30,8 @@ enum Op {
     Broken(Conn),
     Reject(u8),
     Limit(u16),
+    PathUp,
+    Hold(u16),
     Pause(bool),
     Queue(u16),
     Write(Conn, u16),
@@ -62,6 +64,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => conn().prop_map(Op::Broken),
         1 => prop_oneof![Just(3_u8), Just(6)].prop_map(Op::Reject),
         1 => (0_u16..40).prop_map(Op::Limit),
+        2 => Just(Op::PathUp),
+        1 => (0_u16..40).prop_map(Op::Hold),
         2 => any::<bool>().prop_map(Op::Pause),
         4 => (4_u16..400).prop_map(Op::Queue),
         8 => (conn(), 1_u16..300).prop_map(|(conn, octets)| Op::Write(conn, octets)),
@@ -259,6 +263,8 @@ impl World {
                 notification: Notification::cease(1),
                 idle_hold: Duration::from_secs(rest_s.into()),
             }),
+            Op::PathUp => self.handle(Input::PathUp),
+            Op::Hold(time_s) => self.handle(Input::Hold(Duration::from_secs(time_s.into()))),
             Op::Pause(unread) => self.handle(Input::ReadPaused { unread }),
             Op::Queue(octets) => {
                 self.session

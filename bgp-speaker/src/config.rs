@@ -16,8 +16,8 @@ use rib::{
 
 use crate::keys::PeerConfig;
 pub use values::{
-    Bfd, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits,
-    PrefixLimitsOut,
+    Bfd, BfdAuth, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut,
+    PrefixLimits, PrefixLimitsOut,
 };
 
 mod values;

@@ -65,6 +65,7 @@ mod octets;
 mod outgroup;
 mod outlet;
 mod path_failure;
+mod path_history;
 mod path_state;
 mod peer;
 mod prefix_limit;
@@ -87,8 +88,8 @@ pub use rib;
 
 pub use addresses::InterfaceAddress;
 pub use config::{
-    Bfd, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits,
-    PrefixLimitsOut, RangeConfig, SpeakerConfig, no_policy,
+    Bfd, BfdAuth, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut,
+    PrefixLimits, PrefixLimitsOut, RangeConfig, SpeakerConfig, no_policy,
 };
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, NoRefresh, Output, Refusal};

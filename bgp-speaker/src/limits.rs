@@ -172,5 +172,24 @@ pub const BFD_INTERVAL_MS: u32 = 300;
 /// The longest such interval.
 pub const BFD_INTERVAL_MS_MAX: u32 = 60_000;
 
+/// The shortest time between two connections that are opened because BFD finds the path of a peer up.
+pub const PATH_DIAL_INTERVAL: core::time::Duration = core::time::Duration::from_secs(5);
+
+/// The hold of a session whose path has failed twice within [`PATH_DAMPING_FORGET`]. It doubles with each
+/// further failure.
+pub const PATH_DAMPING: core::time::Duration = core::time::Duration::from_secs(10);
+
+/// The longest hold of a session whose path fails again and again.
+pub const PATH_DAMPING_MAX: core::time::Duration = core::time::Duration::from_secs(320);
+
+/// The time without a failure after which earlier failures of a path do not count.
+pub const PATH_DAMPING_FORGET: core::time::Duration = core::time::Duration::from_secs(600);
+
+/// The most keys of a session of BFD: one that signs, and others that are accepted while keys change.
+pub const BFD_KEYS_MAX: usize = 8;
+
+/// The longest text with the keys of a session of BFD, in octets.
+pub const BFD_KEYS_OCTETS_MAX: usize = 256;
+
 /// The default of the packets of BFD that may be missing.
 pub const BFD_MULTIPLIER: u8 = 3;

@@ -19,7 +19,7 @@ impl Speaker {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
-        state.path = path;
+        let is_new = core::mem::replace(&mut state.path, path) != path;
         match path {
             PathState::Failed {
                 control_plane_independent,
@@ -36,6 +36,10 @@ impl Speaker {
                 self.retire(peer);
             }
             PathState::Alive | PathState::Unknown => {
+                if path == PathState::Alive && is_new {
+                    state.path_history.works(now);
+                    self.dial_path(now, peer);
+                }
                 self.path_works(peer);
                 self.rearm(peer);
                 self.retire(peer);
@@ -68,7 +72,11 @@ impl Speaker {
                 true => Notification::hard_reset(&why),
                 false => why,
             };
+            let hold = state.path_history.failed(now);
             let has_excluded = is_dead && self.fail_next_hop(now, peer);
+            if let Some(hold) = hold {
+                self.session_input(now, peer, bgp_fsm::Input::Hold(hold));
+            }
             self.session_input(now, peer, bgp_fsm::Input::Rejected(why));
             return match (self.has_stale(peer), has_excluded) {
                 (true, true) => PathConsequence::SessionClosedNextHopFailed,
@@ -101,6 +109,16 @@ impl Speaker {
         match has_excluded {
             true => PathConsequence::NextHopFailed,
             false => PathConsequence::StaleRetained,
+        }
+    }
+
+    /// Opens a connection to a peer whose path has come up, if it is due (RFC 5882 §3.2).
+    pub(crate) fn dial_path(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if state.path_history.take_dial(now) {
+            self.session_input(now, peer, bgp_fsm::Input::PathUp);
         }
     }
 

@@ -9,8 +9,8 @@ use bgp_proto::{Family, FamilySet, SessionParams};
 use rib::{PeerCounters, PeerId, Rib, Role};
 
 use crate::{
-    keys::PeerConfig, limited::SentPaths, octets::PeerOctets, path_state::PathState,
-    prefix_limit::LimitLevel,
+    keys::PeerConfig, limited::SentPaths, octets::PeerOctets, path_history::PathHistory,
+    path_state::PathState, prefix_limit::LimitLevel,
 };
 
 /// The state a speaker keeps of one peer.
@@ -44,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) long_lived_until: BTreeMap<Family, Instant>,
     /// The path to the peer, as BFD sees it.
     pub(crate) path: PathState,
+    /// Recent failures of the path, and connections that it has caused.
+    pub(crate) path_history: PathHistory,
     /// Whether the paths of a session that BFD ends are retained, although a NOTIFICATION ends it.
     pub(crate) retains: bool,
     /// Whether paths with this peer as next hop are excluded.
@@ -94,6 +96,7 @@ impl Peer {
             long_lived_s: BTreeMap::new(),
             long_lived_until: BTreeMap::new(),
             path: PathState::default(),
+            path_history: PathHistory::default(),
             retains: false,
             next_hop_failed: false,
             failed_until: None,
@@ -120,6 +123,7 @@ impl Peer {
             self.session.poll_timeout(),
             self.stale_until,
             self.failed_until,
+            self.path_history.dial_at,
             self.capped,
             self.sent_resume,
             self.targets_until,

@@ -526,6 +526,7 @@ impl Speaker {
             }
             self.expire_stale(now, peer);
             self.expire_failed(now, peer);
+            self.dial_path(now, peer);
             self.expire_refreshes(now, peer);
             self.check_capped(now, peer);
             self.check_limited(now, peer);

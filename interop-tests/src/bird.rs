@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr};
 use ipnet::IpNet;
 use netns_lab::{Error, Process, Program};
 
+use crate::setup::BFD_SECRET;
 use crate::{Neighbor, Route, Setup, Site, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
@@ -65,7 +66,12 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
     }
     if let Some(bfd) = setup.bfd {
         let multiplier = bfd_multiplier(bfd);
-        let each = format!("{{ interval 300 ms; multiplier {multiplier}; }}");
+        let auth = setup.bfd_auth.map(|auth| {
+            let auth = auth.replace('-', " ");
+            format!("authentication {auth}; password \"{BFD_SECRET}\" {{ id 7; }};")
+        });
+        let auth = auth.unwrap_or_default();
+        let each = format!("{{ interval 300 ms; multiplier {multiplier}; {auth} }}");
         let _ = writeln!(
             text,
             "protocol bfd {{ interface \"*\" {each}; multihop {each}; }}"

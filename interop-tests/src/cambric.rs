@@ -10,6 +10,7 @@ use daemon_common::{
 use ipnet::IpNet;
 use netns_lab::{Error, Process, Program};
 
+use crate::setup::BFD_SECRET;
 use crate::{
     Kind, Route, Setup, Site, bfd, programs,
     setup::{Families, Neighbor},
@@ -172,6 +173,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     }
     if let Some(bfd) = setup.bfd {
         let _ = writeln!(text, "bfd = {bfd}");
+    }
+    if let Some(auth) = setup.bfd_auth {
+        let _ = writeln!(text, "bfd_auth = \"{auth}\"\nbfd_keys = \"7 {BFD_SECRET}\"");
     }
     if *client {
         text.push_str("route_reflector_client = true\n");

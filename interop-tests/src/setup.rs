@@ -35,9 +35,15 @@ pub struct Setup {
     pub restarted: bool,
     /// The value of the key `bfd` of Cambric's neighbors, if all have BFD. BIRD has BFD then, too.
     pub bfd: Option<&'static str>,
+    /// The type of the authentication of BFD as a value of `bfd_auth`, if all neighbors have it, with
+    /// one key: Cambric's programs and BIRD.
+    pub bfd_auth: Option<&'static str>,
     /// Further configuration in BIRD's syntax; BIRD only.
     pub extra: String,
 }
+
+/// The key 7 of BFD in labs.
+pub(crate) const BFD_SECRET: &str = "lab of bfd";
 
 /// One neighbor.
 #[derive(Clone, Debug)]
@@ -147,6 +153,7 @@ impl Setup {
             long_lived_s: None,
             restarted: false,
             bfd: None,
+            bfd_auth: None,
             extra: String::new(),
         }
     }
@@ -273,6 +280,13 @@ impl Setup {
     #[must_use]
     pub const fn monitored(mut self, bfd: &'static str) -> Self {
         self.bfd = Some(bfd);
+        self
+    }
+
+    /// Authenticates packets of BFD.
+    #[must_use]
+    pub const fn authenticated(mut self, bfd_auth: &'static str) -> Self {
+        self.bfd_auth = Some(bfd_auth);
         self
     }
 

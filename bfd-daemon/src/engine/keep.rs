@@ -52,6 +52,7 @@ impl<R: Random> Engine<R> {
                         config.required_min_rx_us,
                     ],
                     multiplier: config.detect_multiplier,
+                    authentication: config.authentication.clone(),
                 })))
             }
             Key::Entry(identity, remote) => {
@@ -110,12 +111,13 @@ impl<R: Random> Engine<R> {
     fn restore_session(&mut self, now: Instant, record: &SessionRecord) -> Result<(), String> {
         let age = now.saturating_duration_since(record.saved_at);
         let snapshot = record.snapshot.clone().aged(age);
-        let config = config_of(0, []).with(|config| {
+        let config = config_of(0, [])?.with(|config| {
             let [send, idle, receive] = record.intervals_us;
             config.desired_min_tx_us = send;
             config.idle_tx_us = idle;
             config.required_min_rx_us = receive;
             config.detect_multiplier = record.multiplier;
+            config.authentication.clone_from(&record.authentication);
         });
         let restored = self
             .sessions

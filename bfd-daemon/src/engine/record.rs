@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 
-use bfd::{Discriminator, Instant, Path, Snapshot, SnapshotError};
-use bfd_client::{Hops, Wanted};
+use bfd::{Authentication, Discriminator, Instant, Path, Snapshot, SnapshotError};
+use bfd_client::limits::AUTH_KEYS_MAX;
+use bfd_client::{Auth, AuthKey, Hops, Wanted};
 
-use super::Identity;
+use super::{Identity, auth};
 use crate::limits::{NAME_OCTETS_MAX, RECORD_OCTETS_MAX};
 use crate::resolve::Way;
 
@@ -46,6 +47,8 @@ pub struct SessionRecord {
     pub intervals_us: [u32; 3],
     /// The configured multiplier.
     pub multiplier: NonZeroU8,
+    /// The configured authentication.
+    pub authentication: Option<Authentication>,
 }
 
 /// The wish of a client.
@@ -139,6 +142,11 @@ impl SessionRecord {
         out.push(self.is_leaving.into());
         intervals(out, self.intervals_us);
         out.push(self.multiplier.get());
+        let auth = self.authentication.as_ref();
+        let kind = auth.map_or(0, |auth| auth.auth_type().code());
+        let keys = auth.into_iter().flat_map(Authentication::keys);
+        let keys: Vec<(u8, &[u8])> = keys.map(|key| (key.id, key.secret.octets())).collect();
+        write_keys(out, kind, &keys)?;
         out.extend(self.snapshot.encode());
         Some(())
     }
@@ -165,6 +173,8 @@ impl SessionRecord {
         let is_leaving = from.flag()?;
         let intervals_us = from.intervals()?;
         let multiplier = NonZeroU8::new(from.octet()?).ok_or(RecordError::Value("multiplier"))?;
+        let auth = from.auth()?.as_ref().map(auth::of).transpose();
+        let authentication = auth.map_err(|_| RecordError::Value("authentication"))?;
         let snapshot = Snapshot::decode(std::mem::take(&mut from.0))?;
         Ok(Self {
             saved_at,
@@ -179,6 +189,7 @@ impl SessionRecord {
             is_leaving,
             intervals_us,
             multiplier,
+            authentication,
         })
     }
 }
@@ -202,6 +213,10 @@ impl EntryRecord {
         });
         intervals(out, [wanted.interval_ms, wanted.idle_ms, wanted.receive_ms]);
         out.extend([wanted.multiplier, wanted.ttl_min]);
+        let auth = wanted.auth.as_ref();
+        let keys = auth.into_iter().flat_map(|auth| &auth.keys);
+        let keys: Vec<(u8, &[u8])> = keys.map(|key| (key.id, key.secret.as_bytes())).collect();
+        write_keys(out, auth.map_or(0, |auth| auth.kind), &keys)?;
         out.extend(self.id.map_or(0, Discriminator::get).to_be_bytes());
         out.extend(self.failures.to_be_bytes());
         out.push(self.expires.is_some().into());
@@ -233,6 +248,7 @@ impl EntryRecord {
         if [interval_ms, idle_ms, receive_ms].contains(&0) || multiplier == 0 {
             return Err(RecordError::Value("interval"));
         }
+        let auth = from.auth()?;
         let id = Discriminator::new(u32::from_be_bytes(from.take()?));
         let failures = from.number()?;
         let expires = from.flag()?;
@@ -251,6 +267,7 @@ impl EntryRecord {
                 idle_ms,
                 multiplier,
                 ttl_min,
+                auth,
             },
             id,
             failures,
@@ -270,6 +287,16 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
             out.extend(v6.octets());
         }
     }
+}
+
+/// Writes the type of an authentication, 0 for none, and its keys.
+fn write_keys(out: &mut Vec<u8>, kind: u8, keys: &[(u8, &[u8])]) -> Option<()> {
+    out.extend([kind, keys.len().try_into().ok()?]);
+    for (id, secret) in keys {
+        out.extend([*id, secret.len().try_into().ok()?]);
+        out.extend(*secret);
+    }
+    Some(())
 }
 
 fn intervals(out: &mut Vec<u8>, intervals: [u32; 3]) {
@@ -300,6 +327,21 @@ impl<'a> Reader<'a> {
         self.take().map(u64::from_be_bytes)
     }
 
+    fn auth(&mut self) -> Result<Option<Auth>, RecordError> {
+        let [kind, count] = self.take()?;
+        if usize::from(count) > AUTH_KEYS_MAX || (kind == 0) != (count == 0) {
+            return Err(RecordError::Value("authentication"));
+        }
+        let mut keys = Vec::new();
+        for _ in 0..count {
+            let [id, length] = self.take()?;
+            let secret = str::from_utf8(self.octets(length.into())?);
+            let secret = secret.map_err(|_| RecordError::Value("key"))?.to_owned();
+            keys.push(AuthKey { id, secret });
+        }
+        Ok((count > 0).then_some(Auth { kind, keys }))
+    }
+
     fn intervals(&mut self) -> Result<[u32; 3], RecordError> {
         let mut next = || self.take().map(u32::from_be_bytes);
         Ok([next()?, next()?, next()?])
@@ -327,7 +369,7 @@ mod tests {
     use std::time::Duration;
 
     use bfd::{Seeded, Session, SessionConfig};
-    use bfd_client::limits::IDLE_MS;
+    use bfd_client::limits::{AUTH_KEY_OCTETS_MAX, IDLE_MS};
     use proptest::prelude::*;
 
     use super::*;
@@ -350,8 +392,21 @@ mod tests {
             port: Some(50_000),
             is_leaving: false,
             intervals_us: [100_000, 1_000_000, 300_000],
+            authentication: Some(auth::of(&longest()).expect("valid")),
             multiplier: NonZeroU8::MIN,
         }))
+    }
+
+    /// The longest authentication.
+    fn longest() -> Auth {
+        let key = |id| AuthKey {
+            id,
+            secret: "k".repeat(AUTH_KEY_OCTETS_MAX),
+        };
+        Auth {
+            kind: 5,
+            keys: (0..AUTH_KEYS_MAX as u8).map(key).collect(),
+        }
     }
 
     fn entry(local: Option<IpAddr>) -> EntryRecord {
@@ -369,6 +424,7 @@ mod tests {
                 idle_ms: IDLE_MS,
                 multiplier: 3,
                 ttl_min: 254,
+                auth: local.map(|_| longest()),
             },
             id: Discriminator::new(7),
             failures: 2,

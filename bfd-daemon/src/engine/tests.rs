@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bfd::{Hops as Port, Path, Seeded};
+use bfd::{AuthType, Hops as Port, Path, Seeded};
 use bfd_client::limits::IDLE_MS;
-use bfd_client::{Hops, Liveness as Reported, State as ReportedState};
+use bfd_client::{Auth, AuthKey, Hops, Liveness as Reported, State as ReportedState};
 
 use super::*;
 
@@ -80,6 +80,7 @@ fn wanted(last: u8) -> Wanted {
         idle_ms: IDLE_MS,
         multiplier: 3,
         ttl_min: 254,
+        auth: None,
     }
 }
 
@@ -447,6 +448,69 @@ fn timers_of_a_client_are_applied_within_the_limits() {
     assert_eq!(pair.last(0).liveness, Reported::Alive);
     let up = Duration::from_millis(200);
     assert_eq!(session(&pair), (50_000, 4, Some(up)));
+}
+
+/// Returns the wish with keys of the numbers, the first of which signs.
+fn signed(last: u8, ids: &[u8]) -> Wanted {
+    let key = |id: &u8| AuthKey {
+        id: *id,
+        secret: format!("secret {id}"),
+    };
+    let auth = Auth {
+        kind: AuthType::MeticulousKeyedSha1.code(),
+        keys: ids.iter().map(key).collect(),
+    };
+    Wanted {
+        auth: Some(auth),
+        ..wanted(last)
+    }
+}
+
+#[test]
+fn keys_are_changed_without_a_failure() {
+    let mut pair = Pair::new();
+    for (host, last) in [(0, 2), (1, 1)] {
+        pair.attach(host, "bgp");
+        pair.set(host, "bgp", signed(last, &[1])).expect("set");
+    }
+    pair.run(Duration::from_secs(5));
+    assert_eq!(pair.last(0).liveness, Reported::Alive);
+    for ids in [&[1, 2][..], &[2, 1], &[2]] {
+        for (host, last) in [(0, 2), (1, 1)] {
+            pair.set(host, "bgp", signed(last, ids)).expect("set");
+            pair.run(Duration::from_secs(3));
+        }
+    }
+    for host in 0..2 {
+        let last = pair.last(host);
+        assert_eq!((last.liveness, last.failures), (Reported::Alive, 0));
+    }
+    // A system without the key is not accepted.
+    pair.set(1, "bgp", signed(1, &[3])).expect("set");
+    pair.run(Duration::from_secs(5));
+    assert_eq!(pair.last(0).liveness, Reported::Failed);
+}
+
+#[test]
+fn clients_of_a_path_need_the_same_keys() {
+    let mut pair = Pair::new();
+    pair.attach(0, "bgp");
+    pair.attach(0, "other");
+    pair.set(0, "bgp", signed(2, &[1])).expect("set");
+    pair.set(0, "other", signed(2, &[2]))
+        .expect("the request is valid");
+    let state = pair.engines[0].unreported(&client("other"));
+    let problem = state.and_then(|state| state.problem).expect("a reason");
+    assert!(problem.contains("other keys"), "{problem}");
+    assert!(!problem.contains("secret"), "{problem}");
+    let wrong = Wanted {
+        auth: signed(3, &[1]).auth.map(|auth| Auth { kind: 9, ..auth }),
+        ..wanted(3)
+    };
+    pair.set(0, "bgp", wrong).expect("the request is valid");
+    pair.run(Duration::from_millis(1));
+    let problem = pair.last(0).problem.clone().expect("a reason");
+    assert!(problem.contains("type 9"), "{problem}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn record(last: u8, failures: u64) -> Record {
             idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 254,
+            auth: None,
         },
         id: Discriminator::new(7),
         failures,

@@ -135,6 +135,7 @@ impl User {
             idle_ms: IDLE_MS,
             multiplier: 100,
             ttl_min: 255,
+            auth: None,
         };
         client.want(BTreeMap::from([(wanted.remote, wanted)]));
         Self {
@@ -307,6 +308,7 @@ async fn each_session_sends_from_a_port_of_its_own() {
             idle_ms: IDLE_MS,
             multiplier: 3,
             ttl_min: 255,
+            auth: None,
         };
         (remote, wanted)
     });

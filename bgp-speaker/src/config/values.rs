@@ -1,12 +1,13 @@
 //! Values of a peer's configuration.
 
-use alloc::{collections::BTreeMap, string::String};
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::{fmt, ops::Deref};
 
 use bgp_proto::Family;
 
 use crate::limits::{
-    BFD_INTERVAL_MS, BFD_MULTIPLIER, LIMIT_WARN_PERCENT, PREFIXES_MAX, ROUTE_TARGETS_MAX,
+    BFD_INTERVAL_MS, BFD_KEYS_MAX, BFD_MULTIPLIER, LIMIT_WARN_PERCENT, PREFIXES_MAX,
+    ROUTE_TARGETS_MAX,
 };
 
 /// The session of BFD with a peer.
@@ -50,6 +51,97 @@ pub enum BfdMode {
     SingleHop,
     /// It does (RFC 5883).
     Multihop,
+}
+
+/// The type of the authentication of a session of BFD (RFC 5880 §4.2 to §4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BfdAuth {
+    /// A password in clear text.
+    Simple,
+    /// A digest of MD5.
+    KeyedMd5,
+    /// A digest of MD5; each packet has another sequence number.
+    MeticulousKeyedMd5,
+    /// A digest of SHA1.
+    KeyedSha1,
+    /// A digest of SHA1; each packet has another sequence number.
+    MeticulousKeyedSha1,
+}
+
+impl BfdAuth {
+    /// The words for the types.
+    pub(crate) const WORDS: [&str; 5] = [
+        "simple",
+        "keyed-md5",
+        "meticulous-keyed-md5",
+        "keyed-sha1",
+        "meticulous-keyed-sha1",
+    ];
+
+    /// All types, in the order of their codes.
+    pub const ALL: [Self; 5] = [
+        Self::Simple,
+        Self::KeyedMd5,
+        Self::MeticulousKeyedMd5,
+        Self::KeyedSha1,
+        Self::MeticulousKeyedSha1,
+    ];
+
+    /// Returns the word for the type.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        let mut all = Self::ALL.into_iter().zip(Self::WORDS);
+        let found = all.find(|(one, _)| *one == self);
+        found.map_or("", |(_, word)| word)
+    }
+
+    /// Returns the type with this word.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+
+    /// Returns the longest key, in octets.
+    #[must_use]
+    pub const fn key_octets_max(self) -> usize {
+        match self {
+            Self::Simple | Self::KeyedMd5 | Self::MeticulousKeyedMd5 => 16,
+            Self::KeyedSha1 | Self::MeticulousKeyedSha1 => 20,
+        }
+    }
+
+    /// Returns the keys of a text, each with its number: a line is `NUMBER KEY`. The first one signs.
+    ///
+    /// # Errors
+    ///
+    /// The text has another form, or a key is too long. The reason quotes no key.
+    pub fn keys(self, text: &str) -> Result<Vec<(u8, &str)>, String> {
+        let mut keys: Vec<(u8, &str)> = Vec::new();
+        let lines = text.lines().enumerate();
+        for (at, line) in lines.filter(|(_, line)| !line.is_empty()) {
+            let line_number = at + 1;
+            let wrong = |reason: String| Err(format!("line {line_number}: {reason}"));
+            let Some((number, key)) = line.split_once(' ') else {
+                return wrong("a line has a number, a space and a key".into());
+            };
+            let Ok(number) = number.parse::<u8>() else {
+                return wrong("the number of a key is from 0 to 255".into());
+            };
+            let (octets, most) = (key.len(), self.key_octets_max());
+            if !(1..=most).contains(&octets) {
+                return wrong(format!("a key of {octets} bytes: it has 1 to {most}"));
+            }
+            if keys.iter().any(|(other, _)| *other == number) {
+                return wrong(format!("the number {number} is there twice"));
+            }
+            keys.push((number, key));
+        }
+        match keys.len() {
+            1..=BFD_KEYS_MAX => Ok(keys),
+            count => Err(format!("{count} keys: there are 1 to {BFD_KEYS_MAX}")),
+        }
+    }
 }
 
 /// Whether a failed path counts as a restart of the peer.

@@ -18,6 +18,7 @@ pub(super) fn check(given: &Given, peer: &mut PeerConfig, faults: &mut Vec<Inval
         cluster(given, peer),
         paths(given, peer),
         second_key(given, peer),
+        bfd_keys(given, peer),
         graceful(given, peer),
         long_lived(given, peer),
     ];
@@ -98,6 +99,29 @@ fn second_key(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     let message = "second_password is for the change of a password, but there is no password";
     let invalid = Invalid::at(place, message).help("set password to the key in use");
     peer.password.is_none().then_some(invalid)
+}
+
+/// Reports keys of BFD without their type, or the type without keys. No session may run without the
+/// authentication that a mistake leaves out.
+fn bfd_keys(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    match (peer.bfd_auth, &peer.bfd_keys) {
+        (None, None) => None,
+        (Some(auth), Some(keys)) => {
+            let reason = auth.keys(keys).err()?;
+            let help = "each line has the number of a key, a space and the key";
+            Some(Invalid::at(given.place_of("bfd_keys")?, reason).help(help))
+        }
+        (Some(_), None) => {
+            let message = "bfd_auth needs keys: set bfd_keys";
+            Some(Invalid::at(given.place_of("bfd_auth")?, message))
+        }
+        // An invalid type has its own report.
+        (None, Some(_)) if given.place_of("bfd_auth").is_some() => None,
+        (None, Some(_)) => {
+            let message = "bfd_keys needs bfd_auth, the type of the authentication";
+            Some(Invalid::at(given.place_of("bfd_keys")?, message))
+        }
+    }
 }
 
 /// Reports a key of graceful restart without graceful restart. RFC 9494 §4.1: the capability of

@@ -16,8 +16,8 @@ use super::{
     value::Value,
 };
 use crate::config::{
-    Bfd, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut, PrefixLimits,
-    PrefixLimitsOut,
+    Bfd, BfdAuth, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut,
+    PrefixLimits, PrefixLimitsOut,
 };
 
 /// The type of a field.
@@ -59,6 +59,7 @@ texts! {
         Self::Own => "self",
         Self::Keep => "keep",
     }.into();
+    BfdAuth: Self::named, |auth| auth.word().into();
     OriginMode: Self::named, |mode| mode.name().into();
     Policy: policy, |policy| match policy {
         Self::AcceptAll => "accept".into(),

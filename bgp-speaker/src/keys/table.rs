@@ -22,10 +22,11 @@ use super::{
     value::Value,
 };
 use crate::{
-    config::{Bfd, BfdGraceful, Password, PrefixLimits, PrefixLimitsOut},
+    config::{Bfd, BfdAuth, BfdGraceful, Password, PrefixLimits, PrefixLimitsOut},
     limits::{
-        BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
-        RESTART_TIME_S_MAX, STALE_TIME_S, STALE_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
+        BFD_KEYS_OCTETS_MAX, BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX,
+        PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX, STALE_TIME_S, STALE_TIME_S_MAX,
+        TTL_SECURITY_HOPS_MAX,
     },
 };
 
@@ -574,6 +575,29 @@ peer_keys! {
             default: Fallback::Words("`false`"),
             store: Store::Annotation,
             report: Report::InNeighbors,
+            ..BOTH
+        };
+
+    "bfd_auth": [bfd_auth]: Option<BfdAuth> = None,
+        "the authentication of BFD packets, with the keys of `bfd_keys`; see \
+         [BFD](bfd.md#authentication)",
+        Key {
+            kind: Kind::Word(&BfdAuth::WORDS),
+            default: Fallback::Words("none"),
+            report: Report::InNeighbors,
+            example: || "keyed-sha1".into(),
+            ..BOTH
+        };
+
+    "bfd_keys": [bfd_keys]: Option<Password> = None,
+        "the keys of `bfd_auth`, one in each line: its number, a space and the key. The first one \
+         signs, and all are accepted",
+        Key {
+            kind: Kind::Secret(BFD_KEYS_OCTETS_MAX),
+            default: Fallback::Words("none"),
+            note: "add a key on both sides, then move it to the front, then remove the other one",
+            report: Report::InNeighbors,
+            example: || "1 other".into(),
             ..BOTH
         };
 

@@ -260,12 +260,55 @@ fn external_peer_without_policy_gets_none() {
 }
 
 #[test]
+fn keys_of_bfd_need_their_type_and_their_form() {
+    let faults = |keys: &[(&str, Value)]| {
+        let base = [("address", "10.0.0.9".into()), ("asn", "internal".into())];
+        let (_, faults) = peer(&[&base[..], keys].concat());
+        faults
+            .iter()
+            .map(|fault| format!("{fault}"))
+            .collect::<Vec<_>>()
+    };
+    let auth = |word: &str| ("bfd_auth", Value::from(word));
+    let keys = |text: &str| ("bfd_keys", Value::from(text));
+    let valid = [
+        auth("meticulous-keyed-sha1"),
+        keys("1 secret\n7 other one\n"),
+    ];
+    assert!(faults(&valid).is_empty());
+    for (given, reason) in [
+        (vec![auth("keyed-md5")], "needs keys"),
+        (vec![keys("1 QXZ")], "needs bfd_auth"),
+        (vec![auth("sha256"), keys("1 QXZ")], "unknown value"),
+        (vec![auth("simple"), keys("QXZ")], "line 1: a line has"),
+        (
+            vec![auth("simple"), keys("1 QXZ\n256 QXZ")],
+            "line 2: the number",
+        ),
+        (vec![auth("simple"), keys("1 QXZ\n1 QXZ")], "twice"),
+        (
+            vec![auth("simple"), keys("1 QXZQXZQXZQXZQXZQX")],
+            "17 bytes",
+        ),
+        (vec![auth("simple"), keys("1 ")], "0 bytes"),
+        (vec![auth("simple"), keys("\n")], "0 keys"),
+    ] {
+        let found = faults(&given);
+        assert_eq!(found.len(), 1, "{given:?}: {found:?}");
+        assert!(found[0].contains(reason), "{reason}: {found:?}");
+        assert!(!found[0].contains("QXZ"), "{found:?}");
+    }
+}
+
+#[test]
 fn secret_is_shown_nowhere() {
     let (peer, faults) = peer(&[
         ("address", "10.0.0.2".into()),
         ("asn", 7.into()),
         ("password", "hush".into()),
         ("second_password", "hush, too".into()),
+        ("bfd_auth", "simple".into()),
+        ("bfd_keys", "1 hush".into()),
     ]);
     assert_eq!(faults, []);
     for key in PEER_KEYS {

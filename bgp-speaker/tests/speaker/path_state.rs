@@ -5,10 +5,10 @@ use std::time::Duration;
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
 use bgp_proto::{GracefulRestart, Notification};
-use bgp_speaker::limits::FAILED_PEER_KEPT;
+use bgp_speaker::limits::{FAILED_PEER_KEPT, PATH_DAMPING, PATH_DIAL_INTERVAL};
 use bgp_speaker::{
-    Bfd, BfdGraceful, Event, Input, PathConsequence, PathState, PeerConfig, RangeConfig, Restart,
-    SpeakerConfig,
+    Bfd, BfdGraceful, Event, Input, Output, PathConsequence, PathState, PeerConfig, RangeConfig,
+    Restart, SpeakerConfig,
 };
 use rib::{NextHops, PeerId, Reach, Role};
 use testkit::fixture::{address, graceful_open, neighbor, open, speaker_config};
@@ -371,4 +371,55 @@ fn failed_dynamic_peer_keeps_its_next_hop_excluded() {
     wire.pass(FAILED_PEER_KEPT.as_secs(), &[other]);
     assert_eq!(wire.prefixes(), [OWN]);
     assert_eq!(wire.peer(2), None);
+}
+
+/// Returns whether the speaker requests a connection to 10.0.0.2 now.
+fn dials(wire: &mut Wire) -> bool {
+    let mut found = false;
+    while let Some(output) = wire.speaker_mut().poll_output() {
+        found |= matches!(output, Output::Dial { .. });
+    }
+    found
+}
+
+fn path_now(wire: &mut Wire, peer: PeerId, state: PathState) {
+    let now = wire.now();
+    wire.speaker_mut().handle(now, Input::Path(peer, state));
+}
+
+// Promise (BGP): When BFD finds the path of a neighbor without a session up, BGP opens a connection at once,
+// past its timers, and at most once in five seconds.
+#[test]
+fn path_that_comes_up_opens_a_connection_at_once() {
+    let mut wire = Wire::new(config(Role::Internal, |peer| peer.session.passive = false));
+    let peer = wire.peer(2).expect("configured");
+    dials(&mut wire);
+    path_now(&mut wire, peer, PathState::Alive);
+    assert!(dials(&mut wire), "before the timer");
+    path_now(&mut wire, peer, PathState::Alive);
+    path_now(&mut wire, peer, PathState::Unknown);
+    path_now(&mut wire, peer, PathState::Alive);
+    assert!(!dials(&mut wire), "the next one is not due");
+    let now = wire.now() + PATH_DIAL_INTERVAL;
+    assert!(
+        wire.speaker_mut()
+            .poll_timeout()
+            .is_some_and(|at| at <= now)
+    );
+    wire.speaker_mut().handle(now, Input::Timeout);
+    assert!(dials(&mut wire), "it is deferred, not lost");
+}
+
+#[test]
+fn path_that_fails_again_holds_the_session_down() {
+    let (mut wire, peer) = up(Role::Client, |_| (), |_| ());
+    fail(&mut wire, peer, true);
+    path(&mut wire, peer, PathState::Alive);
+    assert_eq!(wire.connect(2, &graceful_open(2, |_| ())), peer);
+    path(&mut wire, peer, PathState::Alive);
+    fail(&mut wire, peer, true);
+    path(&mut wire, peer, PathState::Alive);
+    assert!(wire.dial(2).is_err(), "held after the second failure");
+    wire.network.advance(PATH_DAMPING);
+    assert_eq!(wire.connect(2, &graceful_open(2, |_| ())), peer);
 }

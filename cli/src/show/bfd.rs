@@ -81,6 +81,8 @@ fn details(session: &BfdSession) -> String {
     block.fact("wanted intervals", &wanted);
     block.fact("interval", &or_dash(session.interval_ms.map(milliseconds)));
     block.fact("detection time", &milliseconds(session.detection_ms));
+    let authentication = session.authentication.as_deref().unwrap_or("none");
+    block.fact("authentication", authentication);
     block.fact("remote state", &session.remote_state);
     block.fact("remote diagnostic", &session.remote_diagnostic);
     let independent = match session.remote_independent {

@@ -112,6 +112,7 @@ const KEYS: &[(&str, Type)] = &[
     ("allow_as_sets", Flag),
     ("asn", Any),
     ("bfd", Any),
+    ("bfd_auth", Text),
     ("bfd_graceful", Text),
     ("bfd_socket", Path),
     ("bgp_files", List(&Path)),

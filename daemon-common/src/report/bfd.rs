@@ -51,6 +51,8 @@ pub struct BfdSession {
     pub interval_ms: Option<f64>,
     /// The detection time, in milliseconds; 0 while the remote system is unknown.
     pub detection_ms: f64,
+    /// The type of the authentication and the number of keys; absent without authentication.
+    pub authentication: Option<String>,
     /// Sent packets.
     pub sent: u64,
     /// Accepted packets.

@@ -300,3 +300,30 @@ fn bird_over_several_hops_is_monitored() {
         with_bird(&ground, MULTI, false).await;
     });
 }
+
+// Promise (BFD): Sessions with BIRD work with each type of authentication that BIRD has.
+#[test]
+fn bird_with_keys_is_monitored() {
+    for auth in [
+        "simple",
+        "keyed-md5",
+        "meticulous-keyed-md5",
+        "keyed-sha1",
+        "meticulous-keyed-sha1",
+    ] {
+        in_ground(&[Kind::Bird], "bfd-auth", async |ground| {
+            let one = ground.site(1).await.expect("a host");
+            let two = ground.site(2).await.expect("a host");
+            let process = Bfd::start(&one).expect("started");
+            let own = one_hop(1, SINGLE_PATIENT).announcing("10.65.2.0/26");
+            let client = one_hop(2, SINGLE_PATIENT).authenticated(auth);
+            let one = start(Kind::Client, one, &client).await;
+            let _bird = start(Kind::Bird, two, &own.authenticated(auth)).await;
+            learns(&one, 1).await;
+            for session in process.has_up(2).await {
+                let shown = session.authentication.unwrap_or_default();
+                assert!(shown.ends_with(", 1 key"), "{auth}: {shown}");
+            }
+        });
+    }
+}
