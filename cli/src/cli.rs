@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    act, addresses, check, decode, etcd_roles, events, flows, guard, key, lab, log, migrate, node,
-    policy, reflector, resources, show, store,
+    act, addresses, check, decode, etcd_roles, events, flows, guard, key, kube, lab, log, migrate,
+    node, policy, reflector, resources, show, store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -49,6 +49,8 @@ enum Command {
     Ipam(addresses::Args),
     /// Create the TCP-MD5 key of BGP sessions, or change it without a reset of the sessions
     Key(key::Args),
+    /// Check the cluster of Kubernetes
+    Kube(kube::Args),
     /// Run a routed fabric on this machine, in separate namespaces
     #[cfg_attr(not(feature = "lab"), command(hide = true))]
     Lab(lab::Args),
@@ -91,6 +93,7 @@ impl Cli {
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Key(args) => key::run(&args),
+            Command::Kube(args) => block_on(kube::run(args)),
             Command::Lab(args) => lab::run(args),
             Command::Log(args) => block_on(log::run(args)),
             Command::Policy(args) => block_on(policy::run(args)),

@@ -17,6 +17,7 @@ mod events;
 mod flows;
 mod guard;
 mod key;
+mod kube;
 #[cfg_attr(not(feature = "lab"), path = "lab/missing.rs")]
 mod lab;
 mod log;

@@ -17,6 +17,7 @@ use crate::table::boxed;
 
 mod drain;
 mod list;
+mod start;
 mod tunnels;
 
 /// The arguments of `cambric node`.
@@ -35,6 +36,9 @@ enum What {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Prepare this host as a node of Kubernetes, as calico-node does: its Node and pools, the files of the CNI
+    /// plugin, the condition NetworkUnavailable. Runs until a signal stops it
+    Start(Box<start::Args>),
     /// Allocate the addresses of tunnel devices while pools use VXLAN or IP in IP, and release them otherwise
     Tunnels(tunnels::Args),
     /// Show the BGP sessions of this host: address, type, state, since when, last error
@@ -57,6 +61,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let failed = !report.errors.is_empty();
             return Ok(ExitCode::from(u8::from(failed)));
         }
+        What::Start(args) => return start::run(*args).await,
         What::Status => status(run, &Zoned::now()).await?,
     };
     print!("{text}");

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::runner::{self, Setting, Stage, Summary, Table};
-use crate::{ci, costs, library, programs, release, root, site, soak, tidy};
+use crate::{ci, costs, image, library, programs, release, root, site, soak, tidy};
 
 /// All commands.
 pub const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
@@ -15,6 +15,8 @@ pub const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   api              writes the lists of the public items of the published crates, docs/api
   promises         writes the page of promises from the comments at tests, docs/design/promises.md
   docs             builds the documentation as a searchable site with mdBook, target/docs
+  image [--programs DIR] [--output FILE] [--name NAME]
+                   builds a container image of the release programs, as an OCI layout in a tar file
   package          packages the published crates, and builds the examples from the packages
   release-check [--only CHECK ...] [--without CHECK ...] [--since REVISION]
                    everything that a release needs beside continuous integration
@@ -36,6 +38,7 @@ pub fn run(task: &str, rest: &[String]) -> Result<Option<bool>> {
         "api" => tidy::api::write(&root),
         "promises" => tidy::promises::write(&root),
         "docs" => site::build(&root),
+        "image" => image::run(&root, rest),
         "package" => library::run(&root),
         "release-check" => release::run(&root, rest),
         "costs" => costs::run(&root),

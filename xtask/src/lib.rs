@@ -6,6 +6,7 @@ pub mod ci;
 pub mod commands;
 pub mod costs;
 pub mod fuzz;
+pub mod image;
 pub mod library;
 pub mod programs;
 pub mod release;

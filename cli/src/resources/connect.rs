@@ -34,9 +34,14 @@ impl Connection {
 
     /// Returns the datastore.
     pub(crate) async fn store(&self) -> Result<EtcdStore> {
-        let settings = self.settings(Path::new(CONFIG), |name| std::env::var(name).ok())?;
-        let store = EtcdStore::connect(&settings.options()?).await;
+        let store = EtcdStore::connect(&self.options()?).await;
         store.context("the store")
+    }
+
+    /// Returns the access to the datastore.
+    pub(crate) fn options(&self) -> Result<EtcdOptions> {
+        let settings = self.settings(Path::new(CONFIG), |name| std::env::var(name).ok())?;
+        settings.options()
     }
 
     /// Returns the settings of the given file; otherwise of the default file; otherwise of the

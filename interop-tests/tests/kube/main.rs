@@ -5,4 +5,5 @@ mod guarded;
 mod kubectl;
 mod rig;
 mod server;
+mod start;
 mod written;
