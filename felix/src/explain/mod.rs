@@ -8,6 +8,8 @@ mod connection;
 mod ends;
 mod evaluation;
 mod packet;
+#[cfg(test)]
+mod page_tests;
 mod preview;
 #[cfg(test)]
 mod preview_tests;
