@@ -169,6 +169,18 @@ impl KernelConfig {
         tables
     }
 
+    /// Returns the tables into which routes are written.
+    pub(crate) fn tables_written(&self) -> Vec<u32> {
+        let mut tables = vec![self.table];
+        tables.extend(self.answers_felix().then_some(marker::TABLE));
+        tables
+    }
+
+    /// Returns whether marked routes of Felix are answered.
+    pub(crate) fn answers_felix(&self) -> bool {
+        self.install && self.awaits_felix()
+    }
+
     /// Returns whether this host is ready only when Felix has programmed it.
     pub(crate) fn awaits_felix(&self) -> bool {
         self.felix == Some(true)

@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use bgp_daemon::parent::Duty;
 use fib_sync::netlink::{OpenError, RouteWriter};
 use fib_sync::writer::Bounds;
+use kernel_events::marker;
 
 use crate::KernelConfig;
 use crate::config::Config;
@@ -65,7 +66,10 @@ fn bounds(config: &Config) -> Option<Bounds> {
         // The datastore can set LOCAL_PREF by metrics.
         metrics.extend(METRICS_OF_LOCAL_PREF);
     }
-    let bounds = Bounds::new(kernel.owner, kernel.table, metrics);
+    let mut bounds = Bounds::new(kernel.owner, kernel.table, metrics);
+    if kernel.answers_felix() {
+        bounds = bounds.with_signs(marker::TABLE, marker::ANSWER_METRIC);
+    }
     kernel.install.then_some(bounds)
 }
 

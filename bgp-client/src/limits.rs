@@ -27,6 +27,13 @@ pub const FLUSH: Duration = Duration::from_secs(5);
 /// Interval between checks whether the kernel has had all wanted routes once.
 pub const INSTALLED_LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How long after a withdrawal was sent to all neighbors Felix may remove the route: in this time it
+/// reaches the other hosts, through a route reflector too.
+pub const WITHDRAWN_AFTER: Duration = Duration::from_millis(100);
+
+/// Interval between checks whether a withdrawal was sent.
+pub const SENT_LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Different kernel errors of routes that the status lists.
 pub const REFUSALS_SHOWN_MAX: usize = 3;
 

@@ -122,7 +122,7 @@ fn name_of(node: &Node, index: u32) -> Option<String> {
 
 /// Returns the kernel section of the status.
 pub(crate) fn facts(node: &Node) -> Vec<Fact> {
-    let sum = node.reconciler().summary();
+    let sum = node.summary();
     let imported = node.watcher().imported().count();
     let mut facts = vec![
         ("kernel routes wanted", sum.wanted.to_string()),
@@ -162,7 +162,7 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
 
 /// Returns the counters of kernel routes.
 pub(crate) fn figures(node: &Node) -> KernelFigures {
-    let sum = node.reconciler().summary();
+    let sum = node.summary();
     KernelFigures {
         wanted: sum.wanted as u64,
         installed: sum.acked as u64,
@@ -234,7 +234,7 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
 /// Returns a note about foreign routes with this daemon's protocol: another program may use the
 /// number.
 fn foreign_note(node: &Node) -> Option<String> {
-    let count = node.reconciler().summary().foreign;
+    let count = node.summary().foreign;
     let (key, route) = node.reconciler().foreigners().next()?;
     Some(format!(
         "foreign kernel routes with this daemon's protocol {}: {count}, such as {key}; they are left \
@@ -246,7 +246,7 @@ fn foreign_note(node: &Node) -> Option<String> {
 
 /// Returns the kernel conditions that the daemon waits for.
 pub(crate) fn waiting(node: &Node) -> Vec<String> {
-    let sum = node.reconciler().summary();
+    let sum = node.summary();
     let mut waiting = Vec::new();
     if sum.void || !node.watcher().is_certain() {
         waiting.push("a full read of the kernel's routes".to_owned());

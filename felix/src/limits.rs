@@ -199,6 +199,9 @@ pub const PATTERNS_MAX: usize = 64;
 /// kept.
 pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
 
+/// How long a marked route of a workload stays until the BGP client has withdrawn it.
+pub const LEAVING: Duration = Duration::from_millis(200);
+
 /// Interval of looking for changed files of BGP daemons.
 pub const BGP_FILES_CHECK: Duration = Duration::from_secs(5);
 

@@ -382,6 +382,9 @@ pub(crate) fn waiting(waiting: &Waiting) -> String {
         Waiting::Host(reason) => format!("the host to forward: {reason}"),
         Waiting::Overlay(reason) => format!("the tunnel device {reason}"),
         Waiting::Routes => "the routing table is not in sync".into(),
+        Waiting::Withdrawal(count) => {
+            format!("the BGP client, to withdraw the routes of {count} deleted endpoints")
+        }
     }
 }
 

@@ -67,7 +67,8 @@ pub use self::reconcile::{
     DeleteCause, FibStatus, FibSummary, FibView, Notice, PendingWrite, Reconciler, ReconcilerConfig,
 };
 pub use self::route::{
-    Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN, Tunnel,
+    Hop, InterfaceAddress, Link, METRIC_LEAVING, Route, RouteKey, RouteKind, Scope, TABLE_MAIN,
+    Tunnel,
 };
 pub use instant::Instant;
 

@@ -11,6 +11,11 @@ use crate::owner::Owner;
 /// The main routing table.
 pub const TABLE_MAIN: u32 = 254;
 
+/// The metric of a workload's route that its program is about to remove: worse than that of any route
+/// with a use, so another route to the prefix has precedence. A [`crate::watch::Watcher`] does not import
+/// it.
+pub const METRIC_LEAVING: u32 = 0xf000_0000;
+
 /// The metric the kernel gives an IPv6 route that was added with metric 0.
 const IPV6_METRIC_DEFAULT: u32 = 1024;
 

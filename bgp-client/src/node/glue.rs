@@ -15,6 +15,7 @@ use fib_sync::{
 use ipnet::IpNet;
 
 use super::convergence::Convergence;
+use super::departures::Departures;
 use super::duties::Own;
 use super::learned::{Learned, Paths};
 use crate::KernelConfig;
@@ -36,6 +37,9 @@ pub trait Tables {
 
     /// Returns the speaker for reading.
     fn speaker(&self) -> &Speaker;
+
+    /// Returns whether all routes were sent to the neighbors.
+    fn all_sent(&self) -> bool;
 }
 
 impl Tables for Io {
@@ -51,6 +55,10 @@ impl Tables for Io {
 
     fn speaker(&self) -> &Speaker {
         Self::speaker(self)
+    }
+
+    fn all_sent(&self) -> bool {
+        Self::all_sent(self)
     }
 }
 
@@ -68,6 +76,10 @@ impl Tables for Speaker {
     fn speaker(&self) -> &Speaker {
         self
     }
+
+    fn all_sent(&self) -> bool {
+        Self::all_sent(self)
+    }
 }
 
 /// One host between its kernel and its BGP speaker.
@@ -79,12 +91,14 @@ impl Tables for Speaker {
 /// [`poll_command`](Self::poll_command) to the kernel, until there are no more.
 #[derive(Debug)]
 pub struct Node {
-    config: KernelConfig,
+    pub(super) config: KernelConfig,
     /// The families of this node that the speaker has tables for.
     families: Vec<Family>,
     reader: ReaderId,
-    watcher: Watcher,
-    reconciler: Reconciler,
+    pub(super) watcher: Watcher,
+    pub(super) reconciler: Reconciler,
+    /// Prefixes of which Felix removes the routes after an answer.
+    pub(super) departures: Departures,
     learned: Learned,
     /// Prefixes with a kernel route of another than the default metric, with that metric.
     elsewhere: BTreeMap<IpNet, u32>,
@@ -111,11 +125,12 @@ impl Node {
     /// Makes a node without state. It uses one reader of the speaker exclusively.
     pub fn new(now: Instant, config: KernelConfig, speaker: &mut Speaker) -> Self {
         let mut reconciler = ReconcilerConfig::new(config.owner);
-        reconciler.tables = vec![config.table];
+        reconciler.tables = config.tables_written();
         reconciler.tables_read = config.tables();
+        let written = &reconciler.tables;
         reconciler
             .tables_read
-            .retain(|table| *table != config.table);
+            .retain(|table| !written.contains(table));
         reconciler.metrics = config.metrics();
         reconciler.grace = config.grace;
         reconciler.period = config.reconcile;
@@ -125,7 +140,7 @@ impl Node {
         watcher.resolve_table = config.table;
         watcher.also_read = config.tables().into_iter().collect();
         let families = speaker.config().families;
-        Self {
+        let mut node = Self {
             families: FORWARDED
                 .into_iter()
                 .filter(|f| families.contains(*f))
@@ -133,6 +148,7 @@ impl Node {
             reader: speaker.add_reader(),
             watcher: Watcher::new(watcher),
             reconciler: Reconciler::new(now, reconciler),
+            departures: Departures::default(),
             learned: Learned::default(),
             elsewhere: BTreeMap::new(),
             announced: BTreeSet::new(),
@@ -144,7 +160,9 @@ impl Node {
             was_installed: false,
             installed_look_at: now,
             config,
-        }
+        };
+        node.show_answerer();
+        node
     }
 
     /// Applies a kernel event.
@@ -231,6 +249,7 @@ impl Node {
         while let Some(change) = self.watcher.poll_change() {
             match change {
                 WatchChange::Import(prefix) => {
+                    self.stay(prefix);
                     self.announced.insert(prefix);
                     self.looked_behind.insert(prefix);
                     self.install(prefix);
@@ -240,6 +259,7 @@ impl Node {
                 }
                 WatchChange::Retract(prefix) if self.own.announces(&prefix) => {}
                 WatchChange::Retract(prefix) => {
+                    self.depart(prefix);
                     self.retract(prefix);
                     self.install(prefix);
                     if let Some(input) = self.local(prefix, None) {
@@ -278,6 +298,7 @@ impl Node {
                 progress = Progress::More;
             }
         }
+        self.answer(now, tables);
         let (all, any) = self.look_behind(tables.speaker());
         if !all {
             progress = Progress::More;
@@ -309,10 +330,12 @@ impl Node {
 
     /// Returns when to call [`poll_command`](Self::poll_command) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.convergence.deadline(), self.reconciler.poll_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        let all = [
+            self.convergence.deadline(),
+            self.reconciler.poll_timeout(),
+            self.departures.timeout(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// Deletes all routes of this daemon; commands follow.

@@ -1,6 +1,7 @@
 //! The connection between a speaker and a kernel, without I/O.
 
 mod convergence;
+mod departures;
 mod duties;
 mod glue;
 mod learned;

@@ -39,11 +39,11 @@ impl Node {
 
     /// Returns whether the kernel's tables have been read.
     fn is_read(&self) -> bool {
-        !self.reconciler().summary().void && self.watcher().is_certain()
+        !self.summary().void && self.watcher().is_certain()
     }
 
     fn missing_routes(&self) -> Option<String> {
-        let sum = self.reconciler().summary();
+        let sum = self.summary();
         if !self.config().install {
             return Some("kernel.install is false: a shadow run installs nothing".to_owned());
         }

@@ -1,5 +1,6 @@
 //! The node between an in-memory kernel and a speaker with one neighbor.
 
+mod departures;
 mod metric;
 mod ready;
 mod route_events;

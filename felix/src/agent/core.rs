@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use calico_store::Unready;
 use daemon_common::events::{Event as Reported, Text, emit};
-use fib_sync::{Command, Event, Instant, Link, Notice, Reconciler};
+use fib_sync::{Command, Event, Instant, Link};
 use tracing::debug;
 
 use super::agenda::Agenda;
 use super::bandwidth::Limits;
 use super::config::AgentConfig;
 use super::cutting::Cutting;
+use super::departures::Departures;
 use super::discovery::Discovery;
 use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, Orders};
 use super::interfaces::Interfaces;
@@ -50,6 +51,8 @@ pub struct Agent {
     /// Released addresses with connections that are not yet deleted. No endpoint gets such an
     /// address before, so that a new holder inherits no connection and loses none of its own.
     pub(super) resting: BTreeSet<IpAddr>,
+    /// Deleted endpoints of which the routes are being withdrawn.
+    pub(super) departures: Departures,
     pub(super) links: Links,
     pub(super) interfaces: Interfaces,
     pub(super) bandwidth: Limits,
@@ -91,6 +94,7 @@ impl Agent {
             agenda: Agenda::default(),
             changed_states: BTreeSet::new(),
             resting: BTreeSet::new(),
+            departures: Departures::default(),
             links: Links::default(),
             interfaces: Interfaces::default(),
             bandwidth: Limits::default(),
@@ -109,23 +113,16 @@ impl Agent {
         }
     }
 
-    /// Returns the next event of the routing table for the log; call it after each
-    /// [`poll_command`](Self::poll_command).
-    pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
-        self.routes.poll_notice()
-    }
-
-    /// Returns the reconciler of the routes, for events of single routes.
-    pub(crate) const fn reconciler(&self) -> &Reconciler {
-        self.routes.reconciler()
-    }
-
     /// Records that the datastore's `key` has this `value` now, or was deleted.
     pub fn change(&mut self, key: &str, value: Option<&[u8]>) {
+        if value.is_none() && self.hold(key) {
+            return;
+        }
         if let Some(problem) = self.calculator.change(key, value) {
             let reason = Text::new(problem);
             emit(Reported::DatastoreValueRejected { reason });
         }
+        self.release_for(key);
     }
 
     /// Applies the changes of another configuration that need no restart: settings, exceptions from
@@ -247,6 +244,7 @@ impl Agent {
     /// Issues all commands that are due. A failed command is repeated later.
     pub fn turn(&mut self, now: Instant) {
         self.rules.check(now, &mut self.orders);
+        self.end_departures(now);
         self.recalculate();
         if !self.acts() {
             let settings = || self.calculator.settings();
@@ -466,11 +464,14 @@ impl Agent {
         let mut again = Vec::new();
         let desired = self.calculator.desired();
         let up = self.links.up(name);
-        self.routes.withdraw(name, |address, index| {
-            let is_wanted = desired.routes.get(&address).is_some_and(|on| on == name);
-            is_wanted && up == Some(index)
-        });
         let endpoint = desired.interfaces.get(name);
+        let stays = endpoint.is_none_or(|endpoint| !self.departures.has(&endpoint.id));
+        let keeps = |address: IpAddr, index| {
+            let is_wanted = desired.routes.get(&address).is_some_and(|on| on == name);
+            is_wanted && stays && up == Some(index)
+        };
+        let is_needed = |on: &str, address| desired.needs(on, address);
+        self.routes.withdraw(now, (name, up), keeps, is_needed);
         let index = self.links.named(name).map(|link| link.index);
         self.interfaces
             .keep_only(name, index.filter(|_| endpoint.is_some()));
@@ -533,7 +534,9 @@ impl Agent {
                 again.extend(self.bandwidth.put(now, name, index, limits, orders));
                 self.announce(index, &endpoint);
             }
-            self.changed_states.insert(endpoint.id);
+            if !self.departures.has(&endpoint.id) {
+                self.changed_states.insert(endpoint.id);
+            }
         }
         if self.trust.is_in_sync() {
             let (patience, desired) = (self.config.interface_patience, self.calculator.desired());
@@ -547,6 +550,9 @@ impl Agent {
     /// Adds the routes of an endpoint if its interface and rules are in place.
     fn announce(&mut self, index: u32, endpoint: &Endpoint) {
         let name = &endpoint.interface;
+        if self.departures.has(&endpoint.id) {
+            return;
+        }
         for address in endpoint.routes() {
             if self.routes.is_wanted(name, address, Some(index)) || self.resting.contains(&address)
             {

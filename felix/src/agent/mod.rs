@@ -17,6 +17,7 @@ mod config;
 mod connections;
 mod core;
 mod cutting;
+mod departures;
 mod discovery;
 mod host;
 mod interfaces;

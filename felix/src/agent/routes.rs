@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fib_sync::{
-    Command, Event, FibStatus, FibSummary, FibView, Hop, Instant, Notice, Owner, Reconciler,
-    ReconcilerConfig, Route, RouteKey,
+    Command, Event, FibStatus, FibSummary, FibView, Hop, Instant, METRIC_LEAVING, Notice, Owner,
+    Reconciler, ReconcilerConfig, Route, RouteKey,
 };
 
 use ipnet::IpNet;
@@ -15,7 +15,7 @@ use kernel_events::marker;
 use super::AgentConfig;
 use super::neighbors::LOWEST;
 use crate::calc::{Routing, Way};
-use crate::limits::{FORMER_METRICS, REFUSAL_ATTEMPTS, ROUTE_GRACE};
+use crate::limits::{FORMER_METRICS, LEAVING, REFUSAL_ATTEMPTS, ROUTE_GRACE};
 use crate::render::Family;
 
 /// The wanted routes, and their outcomes.
@@ -36,6 +36,20 @@ pub(super) struct RouteSync {
     grace: Grace,
     /// Whether the kernel is to show that the host is programmed.
     is_marked: bool,
+    /// Marked routes: the BGP client withdraws them, and then they are removed.
+    leaving: BTreeMap<IpAddr, Leaving>,
+    /// Whether a BGP client answers marks, and whether the dump in progress has shown it.
+    is_answered: bool,
+    answers_in_dump: bool,
+}
+
+/// A route that is about to be removed.
+#[derive(Debug)]
+struct Leaving {
+    interface: String,
+    index: u32,
+    /// It is removed then, with or without an answer.
+    until: Instant,
 }
 
 /// When own routes that are not wanted are no longer kept.
@@ -53,12 +67,15 @@ impl RouteSync {
         let mut reconciler = ReconcilerConfig::new(owner);
         reconciler.tables = vec![config.table, marker::TABLE];
         reconciler.tables_read = Vec::new();
-        reconciler.metrics = FORMER_METRICS.map(|metric| metric..=metric).to_vec();
+        let metrics = FORMER_METRICS.into_iter().chain([METRIC_LEAVING]);
+        reconciler.metrics = metrics.map(|metric| metric..=metric).collect();
         // Before the datastore was read in full, no route is known to be unwanted.
         reconciler.grace = Duration::MAX;
         reconciler.period = Routing::default().refresh;
         reconciler.install = true;
         reconciler.read_foreign = false;
+        // The answers of the BGP client.
+        reconciler.read_whole = vec![marker::TABLE];
         Self {
             owner,
             table: config.table,
@@ -70,6 +87,9 @@ impl RouteSync {
             reconciler: Reconciler::new(now, reconciler),
             grace: Grace::NotBegun,
             is_marked: false,
+            leaving: BTreeMap::new(),
+            is_answered: false,
+            answers_in_dump: false,
         }
     }
 
@@ -131,9 +151,76 @@ impl RouteSync {
                 let wanted = self.wanted.keys().map(|(_, address)| *address);
                 self.unsettled.extend(wanted);
             }
+            // The kernel has removed the routes over it.
+            Event::Link(link) if !link.up => self.end_leaving_over(link.index),
+            Event::LinkRemoved(index) => self.end_leaving_over(*index),
             _ => {}
         }
+        self.take_answer(event);
         self.reconciler.handle(now, event);
+    }
+
+    /// Follows the routes by which a BGP client answers.
+    fn take_answer(&mut self, event: &Event) {
+        match event {
+            Event::DumpStart { table, .. } if *table == marker::TABLE => {
+                self.answers_in_dump = false;
+            }
+            Event::DumpDone {
+                table,
+                complete: true,
+                ..
+            } if *table == marker::TABLE => self.is_answered = self.answers_in_dump,
+            Event::DumpRoute(key, route) | Event::Changed { key, route, .. }
+                if key.table == marker::TABLE && route.owner() != self.owner =>
+            {
+                if *key == marker::answerer_key() {
+                    self.answers_in_dump = true;
+                    self.is_answered |= matches!(event, Event::Changed { .. });
+                } else if *key == marker::answer_key(key.prefix)
+                    && let Some(leaving) = self.leaving.get_mut(&key.prefix.addr())
+                {
+                    leaving.until = Instant(0);
+                }
+            }
+            Event::Removed(key, route)
+                if *key == marker::answerer_key() && route.owner() != self.owner =>
+            {
+                (self.is_answered, self.answers_in_dump) = (false, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether a BGP client of this host answers to marked routes.
+    pub(super) const fn is_answered(&self) -> bool {
+        self.is_answered && !self.routing.is_off
+    }
+
+    /// Returns whether a route over an interface is wanted, or marked and not yet removed.
+    pub(super) fn is_used(&self, interface: &str, address: IpAddr) -> bool {
+        let leaving = self.leaving.get(&address);
+        leaving.is_some_and(|leaving| leaving.interface == interface)
+            || self.is_wanted(interface, address, None)
+    }
+
+    fn end_leaving_over(&mut self, index: u32) {
+        let over = self.leaving.values_mut();
+        let over = over.filter(|leaving| leaving.index == index);
+        over.for_each(|leaving| leaving.until = Instant(0));
+    }
+
+    /// Removes the marked routes that were answered, that have waited long enough, or of which the
+    /// address is needed for another route of this host.
+    pub(super) fn end_leaving(&mut self, now: Instant, is_needed: impl Fn(&str, IpAddr) -> bool) {
+        let ended = self.leaving.iter().filter(|(address, leaving)| {
+            leaving.until <= now || is_needed(&leaving.interface, **address)
+        });
+        let ended: Vec<IpAddr> = ended.map(|(address, _)| *address).collect();
+        for address in ended {
+            self.leaving.remove(&address);
+            self.reconciler.unwant(&self.leaving_key(address));
+        }
     }
 
     /// Adds the wanted route of an address over an interface.
@@ -141,6 +228,9 @@ impl RouteSync {
         self.wanted.insert((interface.to_owned(), address), index);
         self.prefixes.remove(&IpNet::from(address));
         self.unsettled.insert(address);
+        if self.leaving.remove(&address).is_some() {
+            self.reconciler.unwant(&self.leaving_key(address));
+        }
         let mut route = Route::device(self.owner, index);
         route.source = self.routing.source(Family::of(address));
         self.reconciler.want(self.key(address), route);
@@ -173,17 +263,43 @@ impl RouteSync {
         wanted.is_some_and(|held| index.is_none_or(|index| *held == index))
     }
 
-    /// Withdraws the routes over an interface, except those to keep, by address and index.
-    pub(super) fn withdraw(&mut self, interface: &str, keeps: impl Fn(IpAddr, u32) -> bool) {
+    /// Withdraws the routes over an interface, except those to keep, by address and index. A route that
+    /// another program advertises is marked first, if the interface is `up` with its index and the
+    /// address is not needed for another route.
+    pub(super) fn withdraw(
+        &mut self,
+        now: Instant,
+        (interface, up): (&str, Option<u32>),
+        keeps: impl Fn(IpAddr, u32) -> bool,
+        is_needed: impl Fn(&str, IpAddr) -> bool,
+    ) {
         let wanted = self.wanted.range((interface.to_owned(), LOWEST)..);
         let wanted = wanted.take_while(|((on, _), _)| on == interface);
         let gone = wanted.filter(|((_, address), index)| !keeps(*address, **index));
-        let gone: Vec<IpAddr> = gone.map(|((_, address), _)| *address).collect();
-        for address in gone {
+        let gone: Vec<(IpAddr, u32)> = gone
+            .map(|((_, address), index)| (*address, *index))
+            .collect();
+        for (address, index) in gone {
             self.wanted.remove(&(interface.to_owned(), address));
             self.refused.remove(&address);
+            let is_there = self.is_installed(address) && up == Some(index);
+            if self.is_answered() && is_there && !is_needed(interface, address) {
+                self.leave(now, interface, index, address);
+            }
             self.reconciler.unwant(&self.key(address));
         }
+    }
+
+    /// Marks a route: the reconciler adds it with the mark before it removes the one without.
+    fn leave(&mut self, now: Instant, interface: &str, index: u32, address: IpAddr) {
+        let leaving = Leaving {
+            interface: interface.to_owned(),
+            index,
+            until: now + LEAVING,
+        };
+        self.leaving.insert(address, leaving);
+        let route = Route::device(self.owner, index);
+        self.reconciler.want(self.leaving_key(address), route);
     }
 
     /// Checks the routes that may not be in the kernel as wanted, and records which of them it
@@ -292,7 +408,8 @@ impl RouteSync {
         };
         let due = self.reconciler.poll_timeout();
         let due = due.filter(|_| !self.routing.is_off);
-        due.into_iter().chain(grace).min()
+        let leaving = self.leaving.values().map(|leaving| leaving.until);
+        due.into_iter().chain(grace).chain(leaving).min()
     }
 
     /// Returns whether the routing table is as wanted, or of another program.
@@ -323,6 +440,10 @@ impl RouteSync {
             sum.acked -= usize::from(shown.status == FibStatus::Acked);
         }
         sum
+    }
+
+    fn leaving_key(&self, address: IpAddr) -> RouteKey {
+        RouteKey::new(self.table, address.into(), METRIC_LEAVING, 0)
     }
 
     fn key(&self, address: IpAddr) -> RouteKey {

@@ -1,5 +1,6 @@
 mod bandwidth;
 mod cutting;
+mod departures;
 mod events;
 mod faults;
 mod feedback;

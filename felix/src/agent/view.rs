@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calico_model::{EndpointState, EndpointStatus};
 use calico_store::Unready;
 use daemon_common::report::FelixFigures;
-use fib_sync::{FibSummary, FibView, Instant, Route, RouteKey};
+use fib_sync::{FibSummary, FibView, Instant, Notice, Reconciler, Route, RouteKey};
 
 use super::core::Agent;
 use super::links::is_up;
@@ -68,9 +68,22 @@ pub enum Waiting {
     Overlay(String),
     /// The routing table is not in sync.
     Routes,
+    /// The routes of deleted endpoints are being withdrawn.
+    Withdrawal(usize),
 }
 
 impl Agent {
+    /// Returns the next event of the routing table for the log; call it after each
+    /// [`poll_command`](Self::poll_command).
+    pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
+        self.routes.poll_notice()
+    }
+
+    /// Returns the reconciler of the routes, for events of single routes.
+    pub(crate) const fn reconciler(&self) -> &Reconciler {
+        self.routes.reconciler()
+    }
+
     /// Returns the stored values, for explanations.
     pub(crate) const fn calculator(&self) -> &Calculator {
         &self.calculator
@@ -244,6 +257,9 @@ impl Agent {
         }
         if !self.routes.in_sync() {
             waiting.push(Waiting::Routes);
+        }
+        if self.departures.len() > 0 {
+            waiting.push(Waiting::Withdrawal(self.departures.len()));
         }
         waiting
     }

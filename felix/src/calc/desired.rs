@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::overlay::{Overlay, OverlayTouched};
 use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
@@ -34,6 +36,14 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// Returns whether another route of this host than that over an interface needs an address: one to
+    /// another interface, or one of the overlay.
+    pub(crate) fn needs(&self, interface: &str, address: IpAddr) -> bool {
+        let held = self.routes.get(&address);
+        held.is_some_and(|held| held != interface)
+            || self.overlay.routes.contains_key(&IpNet::from(address))
+    }
+
     /// Returns the packet filter.
     pub const fn rules(&self) -> &Ruleset {
         self.rules.ruleset()

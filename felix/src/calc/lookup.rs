@@ -45,6 +45,11 @@ pub(crate) struct AppliedList<'c> {
 }
 
 impl Calculator {
+    /// Returns the endpoint of this host with a key.
+    pub(crate) fn local_endpoint(&self, key: &str) -> Option<&Endpoint> {
+        self.endpoints.get(key)
+    }
+
     /// Returns the endpoints of other hosts.
     pub(crate) fn remote_endpoints(&self) -> impl Iterator<Item = RemoteEndpoint> {
         let prefix = Kind::WorkloadEndpoint.prefix();

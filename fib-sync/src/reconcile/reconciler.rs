@@ -42,6 +42,8 @@ pub struct ReconcilerConfig {
     /// and a [`crate::watch::Watcher`] can follow the same events; otherwise they do so only after
     /// a conflict.
     pub read_foreign: bool,
+    /// Small tables of which dumps read the routes of all owners in any case.
+    pub read_whole: Vec<u32>,
 }
 
 impl ReconcilerConfig {
@@ -57,6 +59,7 @@ impl ReconcilerConfig {
             period: Duration::from_secs(60),
             install: true,
             read_foreign: true,
+            read_whole: Vec::new(),
         }
     }
 }
@@ -267,10 +270,8 @@ impl Reconciler {
             }
             let table = round.left.pop()?;
             round.waiting = true;
-            return Some(Command::Dump {
-                table,
-                owner: round.owner,
-            });
+            let owner = round.owner;
+            return Some(self.dump(table, owner));
         }
         if self.dumps.needed && now >= self.dumps.not_before {
             // Writes and a dump never overlap: a row would not show whether it was read before or
@@ -546,6 +547,12 @@ impl Reconciler {
             spoilt: false,
         });
         self.counters.dumps += 1;
-        Some(Command::Dump { table, owner })
+        Some(self.dump(table, owner))
+    }
+
+    /// Returns the dump of a table in a round that reads the routes of this owner, or of all.
+    fn dump(&self, table: u32, owner: Option<Owner>) -> Command {
+        let owner = owner.filter(|_| !self.config.read_whole.contains(&table));
+        Command::Dump { table, owner }
     }
 }

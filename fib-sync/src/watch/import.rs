@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::mirror::Mirror;
 use super::pattern::NamePattern;
-use crate::route::{Route, RouteKey, RouteKind, TABLE_MAIN};
+use crate::route::{METRIC_LEAVING, Route, RouteKey, RouteKind, TABLE_MAIN};
 
 /// Selects the routes that match all of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +46,13 @@ impl ImportRule {
         }
     }
 
-    /// Returns whether the rule selects this route.
+    /// Returns whether the rule selects this route, and its program is not about to remove it.
     pub(super) fn takes(&self, mirror: &Mirror, key: &RouteKey, route: &Route) -> bool {
+        key.metric != METRIC_LEAVING && self.fits(mirror, key, route)
+    }
+
+    /// Returns whether the rule selects this route, except for its metric.
+    pub(super) fn fits(&self, mirror: &Mirror, key: &RouteKey, route: &Route) -> bool {
         let kind = match route.kind {
             RouteKind::Unicast => true,
             RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => {

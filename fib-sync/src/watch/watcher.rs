@@ -10,7 +10,7 @@ use super::mirror::{Mirror, Touched};
 use super::resolve::{Resolution, resolve};
 use crate::owner::Owner;
 use crate::port::Event;
-use crate::route::{Link, Route, RouteKey, TABLE_MAIN};
+use crate::route::{Link, METRIC_LEAVING, Route, RouteKey, TABLE_MAIN};
 
 /// Configuration of a [`Watcher`].
 #[derive(Clone, Debug)]
@@ -211,6 +211,16 @@ impl Watcher {
     pub fn imported_metric(&self, prefix: IpNet) -> Option<u32> {
         let routes = self.imported_routes_to(prefix);
         routes.map(|(key, _)| key.metric).min()
+    }
+
+    /// Returns whether an import rule selects a route to this prefix that its program is about to remove.
+    pub fn is_leaving(&self, prefix: IpNet) -> bool {
+        self.config.import.iter().any(|rule| {
+            let mut routes = self.mirror.of_prefix(rule.table, prefix);
+            routes.any(|(key, route)| {
+                key.metric == METRIC_LEAVING && rule.fits(&self.mirror, key, route)
+            })
+        })
     }
 
     /// Returns the routes of other programs with this key, in any table of

@@ -18,6 +18,9 @@ pub struct Bounds {
     pub table: u32,
     /// Their metrics.
     pub metrics: Vec<RangeInclusive<u32>>,
+    /// Another table and a metric. Routes there that drop packets may be created and deleted, but not
+    /// replaced: they are signs for other programs.
+    pub signs: Option<(u32, u32)>,
 }
 
 impl Bounds {
@@ -28,6 +31,26 @@ impl Bounds {
             owner,
             table,
             metrics,
+            signs: None,
+        }
+    }
+
+    /// Returns the same bounds, with signs in this table, at this metric.
+    #[must_use]
+    pub const fn with_signs(mut self, table: u32, metric: u32) -> Self {
+        self.signs = Some((table, metric));
+        self
+    }
+
+    /// Returns whether a write makes or removes a sign.
+    fn is_sign(&self, command: &Command) -> bool {
+        let is_at = |key: &RouteKey| self.signs == Some((key.table, key.metric));
+        match command {
+            Command::Put(key, route, PutMode::Create) => {
+                is_at(key) && route.kind == RouteKind::Blackhole
+            }
+            Command::Delete(key, _) => is_at(key),
+            Command::Put(..) | Command::Dump { .. } => false,
         }
     }
 
@@ -45,6 +68,9 @@ impl Bounds {
         };
         if owner != self.owner {
             return Err("another protocol than the configured one");
+        }
+        if self.is_sign(command) {
+            return Ok(());
         }
         if key.table != self.table {
             return Err("another table than the configured one");
@@ -157,7 +183,7 @@ impl Gate {
             Command::Put(key, _, PutMode::Replace) if !self.has(key) => {
                 refused("the route to be replaced is not known as an own one")
             }
-            Command::Delete(key, _) => {
+            Command::Delete(key, _) if key.table == self.bounds.table => {
                 // From now on the key is free for others.
                 self.remove(key);
                 Ok(())
@@ -182,6 +208,10 @@ impl Gate {
         mode: Option<PutMode>,
         result: &Result<(), OpError>,
     ) {
+        // The keys are those of one table, without signs.
+        if key.table != self.bounds.table {
+            return;
+        }
         match (mode, result) {
             (Some(PutMode::Create), Ok(())) => self.insert(key),
             (Some(PutMode::Replace), Err(error)) if error.is_absent() => {

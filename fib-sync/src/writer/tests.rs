@@ -15,6 +15,7 @@ fn bounds() -> Bounds {
         owner: US,
         table: TABLE,
         metrics: vec![1024..=1024, 7..=9],
+        signs: None,
     }
 }
 
@@ -278,4 +279,34 @@ fn message_of_writes_is_bounded() {
         owner: None,
     };
     assert!(!Writes::default().push(&dump), "no write");
+}
+
+#[test]
+fn signs_are_created_and_deleted_but_not_replaced() {
+    let mut gate = Gate::new(bounds().with_signs(80_119, 1024));
+    let prefix = "10.65.0.1/32".parse().unwrap();
+    let key = RouteKey::new(80_119, prefix, 1024, 0);
+    let sign = Route::blackhole(US);
+    let put = |key, route: &Route, mode| Command::Put(key, route.clone(), mode);
+    assert!(gate.admit(&put(key, &sign, PutMode::Create)).is_ok());
+    assert!(gate.admit(&Command::Delete(key, US)).is_ok());
+    let elsewhere = RouteKey::new(80_119, prefix, 256, 0);
+    let other = RouteKey::new(80_118, prefix, 1024, 0);
+    let forwarding = Route::unicast(US, vec![Hop::device(3)]);
+    for refused in [
+        put(key, &sign, PutMode::Replace),
+        put(key, &forwarding, PutMode::Create),
+        put(key, &Route::blackhole(Owner(80)), PutMode::Create),
+        put(elsewhere, &sign, PutMode::Create),
+        put(other, &sign, PutMode::Create),
+        Command::Delete(elsewhere, US),
+        Command::Delete(key, Owner(80)),
+    ] {
+        assert!(gate.admit(&refused).is_err(), "{refused:?}");
+    }
+    // A sign is not one of the routes that may be replaced.
+    let route = RouteKey::new(TABLE, prefix, 1024, 0);
+    gate.applied(&put(key, &sign, PutMode::Create), &Ok(()));
+    gate.reading();
+    assert!(gate.admit(&put(route, &sign, PutMode::Replace)).is_err());
 }

@@ -20,7 +20,7 @@ fn names(host: &Host) -> Vec<&'static str> {
 }
 
 /// Returns a host with a neighbor, on which Felix is expected.
-fn with_felix() -> Host {
+pub(super) fn with_felix() -> Host {
     let mut host = Host::begun();
     let speaker = &mut host.speakers[0];
     let settings = KernelConfig {
