@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use crate::limits::CHANGED_SINGLY_MAX;
 use crate::render::{Assembly, Family, Key, SetKind};
 
 /// A member of a set.
@@ -104,7 +105,7 @@ pub(super) fn exchange(
         }
         _ => None,
     };
-    if is_to_be_filled(rules, name, kind, changed) {
+    if is_to_be_filled(rules, name, kind, changed, ports.len()) {
         rules.replace_members(name, kind, ports.keys().filter_map(key_of));
         return;
     }
@@ -115,10 +116,18 @@ pub(super) fn exchange(
     }
 }
 
-/// Returns whether a set is new, or has another kind now.
-fn is_to_be_filled(rules: &Assembly, name: &str, kind: SetKind, changed: &Changed) -> bool {
+/// Returns whether a set is new, or has another kind now, or has more changed members than it has
+/// `members`: then it is filled again at once.
+fn is_to_be_filled(
+    rules: &Assembly,
+    name: &str,
+    kind: SetKind,
+    changed: &Changed,
+    members: usize,
+) -> bool {
     let held = rules.ruleset().sets.get(name).map(|set| set.kind);
-    changed.is_new || held != Some(kind)
+    let is_filled_sooner = changed.items.len() > members.max(CHANGED_SINGLY_MAX);
+    changed.is_new || held != Some(kind) || is_filled_sooner
 }
 
 /// Addresses and networks, each with the number of resources that contribute it.
@@ -178,6 +187,14 @@ impl Networks {
         }
     }
 
+    /// Returns the number of members of a family.
+    fn len(&self, family: Family) -> usize {
+        match family {
+            Family::V4 => self.ipv4.len(),
+            Family::V6 => self.ipv6.len(),
+        }
+    }
+
     /// Returns the members of a family.
     fn of(&self, family: Family) -> impl Iterator<Item = IpNet> {
         let ipv4 = self.ipv4.keys().copied().map(IpNet::V4);
@@ -227,7 +244,7 @@ fn exchange_nets(
         SetKind::Nets(_) => Key::Net(*net),
         _ => Key::Address(net.addr()),
     };
-    if is_to_be_filled(rules, name, kind, changed) {
+    if is_to_be_filled(rules, name, kind, changed, members.len(family)) {
         let shown = members.of(family).filter(|net| !members.is_covered(net));
         rules.replace_members(name, kind, shown.map(|net| key_of(&net)));
         return;
@@ -316,6 +333,27 @@ mod tests {
         assert_eq!(elements(&rules), all.map(|one| one.replace("/32", "")));
         let kind = rules.ruleset().sets[NAME].kind;
         assert_eq!(kind, SetKind::Address(Family::V4));
+    }
+
+    #[test]
+    fn set_that_changes_as_a_whole_is_filled_at_once() {
+        let (mut rules, mut members) = (Assembly::default(), Networks::default());
+        let many: Vec<String> = (0..=CHANGED_SINGLY_MAX)
+            .map(|number| format!("10.0.{number}.1/32"))
+            .collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let is_whole = |rules: &mut Assembly| rules.take_touched().created.contains(NAME);
+        put(&mut rules, &mut members, &["10.1.0.1/32"], &[]);
+        put(&mut rules, &mut members, &many, &[]);
+        assert!(is_whole(&mut rules), "a new set");
+        assert_eq!(elements(&rules).len(), many.len() + 1);
+        put(&mut rules, &mut members, &[], &many[..many.len() - 1]);
+        assert!(!is_whole(&mut rules), "not more than are changed singly");
+        put(&mut rules, &mut members, &many[..many.len() - 1], &[]);
+        assert!(!is_whole(&mut rules));
+        put(&mut rules, &mut members, &[], &many);
+        assert!(is_whole(&mut rules), "more than are left");
+        assert_eq!(elements(&rules), ["10.1.0.1"]);
     }
 
     fn any_net() -> impl Strategy<Value = IpNet> {

@@ -204,17 +204,27 @@ impl<'r> SetPair<'r> {
         let Some(other) = other else {
             return one.elements.iter().collect();
         };
-        let differs =
-            |(key, value): &(&Key, &Option<Value>)| other.elements.get(key) != Some(*value);
         let Some(keys) = self.keys else {
             work::count(one.elements.len());
-            return one.elements.iter().filter(differs).collect();
+            return lacking(one, other).collect();
         };
+        let differs =
+            |(key, value): &(&Key, &Option<Value>)| other.elements.get(key) != Some(*value);
         work::count(keys.len());
         let touched = keys.iter();
         let touched = touched.filter_map(|key| Some((key, one.elements.get(key)?)));
         touched.filter(differs).collect()
     }
+}
+
+/// Returns the elements of a set that the other one lacks, or has with another value. Both are read once,
+/// in order.
+fn lacking<'r>(one: &'r Set, other: &'r Set) -> impl Iterator<Item = (&'r Key, &'r Option<Value>)> {
+    let mut others = other.elements.iter().peekable();
+    one.elements.iter().filter(move |element| {
+        while others.next_if(|lower| lower.0 < element.0).is_some() {}
+        others.peek() != Some(element)
+    })
 }
 
 impl SetPair<'_> {
@@ -277,7 +287,13 @@ impl<'r> Pairs<'r> {
     }
 
     fn delete_elements(&self, steps: &mut Vec<Change>) {
-        for set in &self.sets {
+        // The kernel removes a set with its elements. Those of a map may refer to a chain that is removed
+        // before it.
+        let kept = |set: &&SetPair<'_>| {
+            let refers = set.old.is_some_and(|old| old.kind.refers_to_chains());
+            set.new.is_some() || refers
+        };
+        for set in self.sets.iter().filter(kept) {
             let gone = set.beyond(set.old, set.new).into_iter();
             let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
             if let (Some(old), false) = (set.old, gone.is_empty()) {

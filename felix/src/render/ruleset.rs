@@ -474,6 +474,11 @@ pub enum SetKind {
 }
 
 impl SetKind {
+    /// Returns whether values of its elements may name chains.
+    pub const fn refers_to_chains(self) -> bool {
+        matches!(self, Self::InterfaceVerdict)
+    }
+
     /// Returns whether its elements are added by rules, when packets meet them.
     pub const fn is_dynamic(self) -> bool {
         let of_interface = matches!(self, Self::Rates | Self::Connections | Self::Marked(_));

@@ -674,6 +674,12 @@ proptest! {
                 Some(held) => between(held, &wanted),
                 None => creation(&wanted),
             };
+            if let Some(held) = &held {
+                // Sets of which any element may differ.
+                let mut touched = Touched::between(held, &wanted);
+                touched.created = touched.sets.keys().cloned().collect();
+                prop_assert_eq!(&changes(held, &wanted, &touched), &steps);
+            }
             steps.iter().for_each(|step| kernel.take(step));
             prop_assert_eq!(kernel.0.as_ref(), Some(&wanted));
             held = Some(wanted);
