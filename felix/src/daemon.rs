@@ -263,6 +263,7 @@ impl Daemon {
                 Wake::Request(request) => self.answer(request),
                 Wake::Signal(Signal::Reload) => self.reload(),
                 Wake::Signal(Signal::Terminate | Signal::Interrupt) | Wake::Stop => {
+                    self.host.settle().await;
                     let now = self.clock.now();
                     let held = self.agent.end(now, || self.host.poll_event());
                     self.host.finish(now, held);
@@ -291,7 +292,7 @@ impl Daemon {
         self.flows
             .turn(|| clock.now(), unix_ms(), self.agent.calculator());
         self.host.go_on(now);
-        let transactions = self.host.rules().transactions();
+        let transactions = self.host.transactions();
         self.events.at_revision(self.revision());
         self.events.rules(now, &self.agent, transactions);
         self.events.look(now);
@@ -331,8 +332,13 @@ impl Daemon {
                 self.emit_notices();
             }
             self.emit_notices();
-            answered &= !self.agent.is_under_way();
+            answered &= !self.is_under_way();
         }
+    }
+
+    /// Returns whether the next turn continues the work of this one without an event.
+    fn is_under_way(&self) -> bool {
+        self.agent.is_under_way(self.host.is_writing())
     }
 
     fn emit_notices(&mut self) {
@@ -375,7 +381,7 @@ impl Daemon {
             self.files.poll_timeout(),
         ];
         let deadline = deadlines.into_iter().flatten().min();
-        let (has_changes, is_under_way) = (self.waiting.len() > 0, self.agent.is_under_way());
+        let (has_changes, is_under_way) = (self.waiting.len() > 0, self.is_under_way());
         let plan = Plan::of(has_changes, is_under_way, self.members_wait, deadline);
         let work = plan.has_work.then_some(Wake::More);
         let updates_at = plan.accepts_changes.then_some(self.updates_at);

@@ -29,6 +29,10 @@ pub const PREPARATIONS_OF_RANGES_MAX: u32 = 8;
 /// restarts the delay.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);
 
+/// The delay is at least this multiple of the duration of the last complete listing: on a host that changes
+/// more often than that, a listing would be ended by the next transaction.
+pub const LISTING_QUIET: u32 = 2;
+
 /// Minimum time between two listings of the packet filter, as a multiple of the last one's duration: a
 /// record costs at most one hundredth of a core, whatever the size of the table is.
 pub const LISTING_SHARE: u32 = 100;
@@ -103,6 +107,10 @@ pub const HOST_COMMANDS_MAX: usize = 4096;
 /// Maximum number of elements in an own transaction whose notifications the kernel builds. Larger ones
 /// are sent while the process does not listen.
 pub const FOLLOWED_ELEMENTS_MAX: usize = 256;
+
+/// Maximum number of steps and elements of a transaction that the main loop carries out itself: it takes
+/// some milliseconds. A larger one is written by a thread, which costs a tenth of a millisecond.
+pub const WRITTEN_BY_LOOP_MAX: usize = 512;
 
 /// Time after a foreign transaction directly beside a large own one in which transactions of any size are
 /// followed.

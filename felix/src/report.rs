@@ -105,7 +105,7 @@ const fn state(state: EndpointState) -> &'static str {
 
 /// Returns the packet filter, with the counters of its rules.
 pub fn rules(agent: &Agent, host: &mut LinuxHost) -> Rules {
-    let counted = host.rules().packets();
+    let counted = host.packets();
     let problem = match (agent.rules_problem(), &counted) {
         (Some(reason), _) => Some(reason.to_owned()),
         (None, Err(error)) => Some(error.to_string()),
@@ -404,7 +404,7 @@ fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
     let mut figures = EndpointFigures {
         unclaimed: agent.unclaimed().count() as u64,
         rules_in_sync: agent.rules_in_sync(),
-        rules_transactions: host.rules().transactions(),
+        rules_transactions: host.transactions(),
         rules_foreign_edits: agent.foreign_edits(),
         connections_cut: agent.connections_cut_so_far(),
         ..EndpointFigures::default()
@@ -504,10 +504,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
         ),
         fact("host endpoints", host_endpoints(agent)),
         fact("packet filter", agent.filter_in_effect().to_owned()),
-        fact(
-            "nftables transactions",
-            host.rules().transactions().to_string(),
-        ),
+        fact("nftables transactions", host.transactions().to_string()),
         fact(
             "nftables foreign edits undone",
             agent.foreign_edits().to_string(),

@@ -163,9 +163,10 @@ impl Agent {
     }
 
     /// Returns whether the next turn continues the work of this one: it is due after the daemon's
-    /// other work.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.rules.is_preparing() || self.cutting.is_evaluating() || self.is_calculating()
+    /// other work. While the host writes rules, the rest of them waits for its answer.
+    pub(crate) fn is_under_way(&self, host_writes: bool) -> bool {
+        let prepares = self.rules.is_preparing() && !host_writes;
+        prepares || self.cutting.is_evaluating() || self.is_calculating()
     }
 
     /// Returns whether the next turn continues to calculate the changes of the datastore.

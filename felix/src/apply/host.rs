@@ -1,6 +1,6 @@
 //! The Linux host of the current thread: carries out the agent's commands.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::io;
 use std::net::IpAddr;
@@ -19,6 +19,7 @@ use tracing::debug;
 
 use super::conntrack;
 use super::cutting::Cutter;
+use super::filter::{Filter, Written};
 use super::frames::Frames;
 use super::neighbors::Neighbors;
 use super::offload;
@@ -30,15 +31,17 @@ use super::sysctl::{
 use super::tunnels::Tunnels;
 use crate::agent::{Failed, Forwarding, HostCommand, HostEvent};
 use crate::limits::{
-    FOREIGN_CHECK_GAP, FORGET_GAP, FRAGMENT_OCTETS, LISTING_GAP, LISTING_SHARE, LISTING_STEP,
-    RULES_CHECK,
+    FOREIGN_CHECK_GAP, FORGET_GAP, FRAGMENT_OCTETS, LISTING_GAP, LISTING_QUIET, LISTING_SHARE,
+    LISTING_STEP, RULES_CHECK,
 };
 use crate::render::{Ruleset, creation};
 
 /// This host, in the network namespace of the calling thread.
 #[derive(Debug)]
 pub struct LinuxHost {
-    rules: Rules,
+    filter: Filter,
+    /// Commands behind a transaction that a thread writes: they are carried out after it, in order.
+    behind: VecDeque<(u64, HostCommand)>,
     /// Why the tables do not belong to Felix, although they should.
     unowned: Option<String>,
     /// `None` if another socket cannot be opened.
@@ -69,6 +72,8 @@ pub struct LinuxHost {
     comparing_at: Instant,
     /// How long the listing in progress has taken so far.
     listing_took: Duration,
+    /// How long the last complete one has taken.
+    listing_takes: Duration,
     /// Readable when there are notifications of nftables, in the daemon's runtime.
     notified: Option<UnixDatagram>,
     /// When the next deletion of connections may start.
@@ -107,7 +112,8 @@ impl LinuxHost {
     pub fn open(protocol: u8) -> Result<Self, HostError> {
         let sysctl = Sysctl::default();
         Ok(Self {
-            rules: Rules::open()?,
+            filter: Filter::new(Rules::open()?),
+            behind: VecDeque::new(),
             unowned: None,
             frames: Frames::open().ok(),
             neighbors: Neighbors::open(protocol).map_err(HostError::Neighbors)?,
@@ -127,6 +133,7 @@ impl LinuxHost {
             listing_not_before: Instant(0),
             comparing_at: Instant(0),
             listing_took: Duration::ZERO,
+            listing_takes: Duration::ZERO,
             notified: None,
             forgetting_at: Instant(0),
         })
@@ -135,7 +142,7 @@ impl LinuxHost {
     /// Makes the tables of the packet filter Felix's own, if the kernel supports it. Before the first
     /// command.
     pub fn own_tables(&mut self) {
-        if let Err(error) = self.rules.own_tables() {
+        if let Some(Err(error)) = self.filter.rules_mut().map(Rules::own_tables) {
             let reason = error.to_string();
             emit(Event::RulesUnowned {
                 reason: Text::new(&reason),
@@ -149,20 +156,36 @@ impl LinuxHost {
         self.unowned.as_deref()
     }
 
-    /// Returns the packet filter, for display.
-    pub const fn rules(&mut self) -> &mut Rules {
-        &mut self.rules
+    /// Returns the packets counted by each rule, chain by chain.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer, or a large transaction is in progress.
+    pub fn packets(&mut self) -> Result<BTreeMap<String, Vec<Option<u64>>>, RulesError> {
+        let rules = self.filter.rules_mut().ok_or(RulesError::Busy)?;
+        rules.packets()
+    }
+
+    /// Returns the number of transactions of the packet filter carried out.
+    pub fn transactions(&self) -> u64 {
+        self.filter.transactions()
+    }
+
+    /// Returns whether a thread writes a transaction of the packet filter.
+    pub(crate) const fn is_writing(&self) -> bool {
+        self.filter.rules().is_none()
     }
 
     /// Performs the work that can wait until all other work is done.
     pub fn go_on(&mut self, now: Instant) {
-        let made = self.rules.transactions();
+        let made = self.transactions();
         if self.listing_of != made {
             self.listing_of = made;
             // A listing that this transaction has ended counts as well.
             let took = std::mem::take(&mut self.listing_took);
             self.listing_not_before = self.listing_not_before.max(now + took * LISTING_SHARE);
-            self.listing_at = self.listing_not_before.max(now + LISTING_GAP);
+            let gap = LISTING_GAP.max(self.listing_takes * LISTING_QUIET);
+            self.listing_at = self.listing_not_before.max(now + gap);
         }
         if self.list_at() <= now {
             self.list(now);
@@ -176,12 +199,12 @@ impl LinuxHost {
     /// Reads the notifications of nftables. Returns whether another program has changed the packet filter,
     /// or may have done so.
     pub fn follow(&mut self) -> bool {
-        self.rules.follow()
+        self.filter.rules_mut().is_some_and(Rules::follow)
     }
 
     /// Returns when the packet filter is listed, if it is to be.
     fn list_at(&self) -> Instant {
-        match self.rules.is_in_doubt() {
+        match self.filter.rules().is_some_and(Rules::is_in_doubt) {
             true => self.comparing_at,
             false => self.listing_at,
         }
@@ -189,12 +212,18 @@ impl LinuxHost {
 
     /// Lists the packet filter for one step, and records it at the end.
     fn list(&mut self, now: Instant) {
+        let Some(rules) = self.filter.rules_mut() else {
+            return;
+        };
         let begun = std::time::Instant::now();
-        let listed = self.rules.list_for(LISTING_STEP);
+        let listed = rules.list_for(LISTING_STEP);
         self.listing_took += begun.elapsed();
         match listed {
             Ok(false) => return,
-            Ok(true) => self.record(now),
+            Ok(true) => {
+                self.listing_takes = self.listing_took;
+                self.record(now);
+            }
             Err(error) => {
                 debug!(%error, "packet filter not listed");
                 self.listing_at = now + RULES_CHECK;
@@ -207,7 +236,7 @@ impl LinuxHost {
 
     /// Records the packet filter for the next run.
     fn record(&mut self, now: Instant) {
-        if let Err(error) = self.rules.record() {
+        if let Some(Err(error)) = self.filter.rules_mut().map(Rules::record) {
             debug!(%error, "packet filter not recorded");
             self.listing_at = now + RULES_CHECK;
         }
@@ -215,20 +244,22 @@ impl LinuxHost {
 
     /// Lists and records the packet filter, because the daemon ends. `held`: its known content.
     pub(crate) fn finish(&mut self, now: Instant, held: Option<&Ruleset>) {
-        if let Err(error) = self.rules.list() {
+        if let Some(Err(error)) = self.filter.rules_mut().map(Rules::list) {
             debug!(%error, "packet filter not listed");
         }
         let Some(held) = held else {
             return self.record(now);
         };
-        if let Err(error) = self.rules.record_last(&creation(held)) {
+        let rules = self.filter.rules_mut();
+        if let Some(Err(error)) = rules.map(|rules| rules.record_last(&creation(held))) {
             debug!(%error, "packet filter not recorded");
         }
     }
 
     /// Returns when to continue (`go_on`) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let waits = self.rules.is_unlisted() || self.rules.is_unrecorded();
+        let rules = self.filter.rules();
+        let waits = rules.is_some_and(|rules| rules.is_unlisted() || rules.is_unrecorded());
         let listing = waits.then(|| self.list_at());
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
         let answers = (!self.answers.is_empty()).then_some(Instant(0));
@@ -236,13 +267,12 @@ impl LinuxHost {
         all.min()
     }
 
-    /// Waits until a round of deleting connections ends, a command about connections is carried out, or
-    /// notifications of nftables arrive.
+    /// Waits until a thread has written a transaction, a round of deleting connections ends, a command
+    /// about connections is carried out, or notifications of nftables arrive.
     pub(crate) async fn has_work(&mut self) {
-        if self.notified.is_none() {
-            let descriptor = self.rules.descriptor();
+        if let (None, Some(rules)) = (&self.notified, self.filter.rules()) {
             // Without it they are read with the next event.
-            self.notified = descriptor.and_then(driven).ok();
+            self.notified = rules.descriptor().and_then(driven).ok();
         }
         let notified = async {
             match &self.notified {
@@ -262,16 +292,30 @@ impl LinuxHost {
             }
         };
         let cutter = &mut self.cutter;
-        let is_over = tokio::select! {
-            () = notified => false,
-            () = round_over => true,
-            answer = cutter.next() => {
-                self.answers.push_back(answer);
-                false
-            }
-        };
-        if is_over {
-            self.end_round();
+        tokio::select! {
+            () = notified => {}
+            () = round_over => self.end_round(),
+            answer = cutter.next() => self.answers.push_back(answer),
+            (number, written) = self.filter.written() => self.written(number, written),
+        }
+    }
+
+    /// Waits until no thread writes a transaction, and all commands behind it are carried out.
+    pub async fn settle(&mut self) {
+        while self.is_writing() {
+            let (number, written) = self.filter.written().await;
+            self.written(number, written);
+        }
+    }
+
+    /// Answers a transaction of a thread, and carries out the commands behind it, up to the next one.
+    fn written(&mut self, number: u64, written: Written) {
+        let event = HostEvent::RulesWritten(written.map_err(failed));
+        self.answers.push_back((number, event));
+        while self.filter.rules().is_some()
+            && let Some((number, command)) = self.behind.pop_front()
+        {
+            self.carry_out(number, command);
         }
     }
 
@@ -331,14 +375,22 @@ fn failed(error: impl ToString) -> Failed {
 }
 
 impl LinuxHost {
-    /// Carries out a command.
+    /// Carries out a command, after a transaction that a thread writes.
     pub fn submit(&mut self, number: u64, command: HostCommand) {
+        match self.filter.rules() {
+            Some(_) => self.carry_out(number, command),
+            None => self.behind.push_back((number, command)),
+        }
+    }
+
+    fn carry_out(&mut self, number: u64, command: HostCommand) {
         let event = match command {
-            HostCommand::FindRules => HostEvent::RulesFound(self.rules.present().map_err(failed)),
-            HostCommand::WriteRules(steps) => {
-                HostEvent::RulesWritten(self.rules.write(&steps).map_err(failed))
-            }
-            HostCommand::CheckRules => HostEvent::RulesChecked(self.rules.check().map_err(failed)),
+            HostCommand::FindRules => HostEvent::RulesFound(self.on_rules(Rules::present)),
+            HostCommand::WriteRules(steps) => match self.filter.write(number, steps) {
+                Some(written) => HostEvent::RulesWritten(written.map_err(failed)),
+                None => return,
+            },
+            HostCommand::CheckRules => HostEvent::RulesChecked(self.on_rules(Rules::check)),
             HostCommand::ConfigureHost(wanted) => HostEvent::HostConfigured(self.configure(wanted)),
             HostCommand::ConfigureInterface { link, ipv6, spoofs } => {
                 let outcome = self.configure_interface(&link, ipv6, spoofs);
@@ -405,6 +457,15 @@ impl LinuxHost {
             HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
         };
         self.answers.push_back((number, event));
+    }
+
+    /// Sends requests about the packet filter.
+    fn on_rules<T>(
+        &mut self,
+        send: impl FnOnce(&mut Rules) -> Result<T, RulesError>,
+    ) -> Result<T, Failed> {
+        let rules = self.filter.rules_mut().ok_or(RulesError::Busy);
+        rules.and_then(send).map_err(failed)
     }
 
     /// Returns the next answer.

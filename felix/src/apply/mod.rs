@@ -5,6 +5,7 @@ pub mod conntrack;
 mod cutting;
 mod encode;
 mod expression;
+mod filter;
 mod follow;
 mod frames;
 mod host;

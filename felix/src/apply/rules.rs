@@ -37,6 +37,9 @@ pub enum RulesError {
     /// Another program has changed the table.
     #[error("another program has changed table inet cambric-felix")]
     Changed,
+    /// A thread writes a large transaction.
+    #[error("a large transaction is in progress; repeat the request")]
+    Busy,
     /// Any other request failed.
     #[error("nftables: {0}")]
     Refused(#[from] Refused),

@@ -2,6 +2,11 @@
 
 use std::thread;
 
+use cambric_felix::agent::{HostCommand, HostEvent};
+use cambric_felix::apply::{LinuxHost, RulesError};
+use cambric_felix::render::Change;
+use tokio::runtime::Builder;
+
 use super::*;
 
 #[test]
@@ -36,5 +41,42 @@ fn foreign_edit_beside_a_large_transaction_is_healed() {
             assert!(is_healed);
             assert_listed(&wanted);
         }
+    });
+}
+
+#[test]
+fn commands_wait_for_the_thread_of_a_large_write() {
+    lab("commands_wait_for_the_thread_of_a_large_write", || {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let mut host = LinuxHost::open(80).unwrap();
+        runtime.block_on(async {
+            let wanted = endpoints(5000);
+            host.submit(1, HostCommand::WriteRules(creation(&wanted)));
+            host.submit(2, HostCommand::CheckRules);
+            // The thread's answer is taken in a turn of the loop only.
+            assert_eq!(host.poll_event(), None);
+            assert!(matches!(host.packets(), Err(RulesError::Busy)));
+            assert_eq!(host.transactions(), 0);
+            host.settle().await;
+            let intact = HostEvent::RulesChecked(Ok(Checked::Intact));
+            assert_eq!(
+                host.poll_event(),
+                Some((1, HostEvent::RulesWritten(Ok(()))))
+            );
+            assert_eq!(host.poll_event(), Some((2, intact.clone())));
+            assert_eq!(host.transactions(), 1);
+            assert!(host.packets().is_ok());
+
+            let mut refused = creation(&endpoints(4000));
+            refused.push(Change::DeleteSet("missing".into()));
+            host.submit(3, HostCommand::WriteRules(refused));
+            host.submit(4, HostCommand::CheckRules);
+            host.settle().await;
+            let answer = host.poll_event();
+            let is_refused = |answer| matches!(answer, Some((3, HostEvent::RulesWritten(Err(_)))));
+            assert!(is_refused(answer.clone()), "{answer:?}");
+            assert_eq!(host.poll_event(), Some((4, intact)));
+            assert_listed(&wanted);
+        });
     });
 }
