@@ -233,3 +233,56 @@ async fn daemon_without_such_neighbors_connects_to_nothing() {
     assert_eq!(Driver::<Plain>::poll_timeout(&bfd), None);
     assert_eq!(words(&bfd, &io), None);
 }
+
+#[tokio::test]
+async fn timers_of_the_store_are_those_of_the_interface() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let listener = Listener::bind(&path).expect("bound");
+    let keys = "bfd = true\nbfd_auth = \"keyed-sha1\"\nbfd_keys = \"7 hush\"";
+    let mut io = io(&file(keys));
+    let mut bfd = Bfd::new::<Plain>(path);
+    let timers = BfdTimers {
+        pattern: "eth*".to_owned(),
+        send_ms: 100,
+        receive_ms: 60,
+        idle_ms: 2_000,
+        multiplier: 5,
+    };
+    let duties = Duties {
+        bfd_timers: vec![timers],
+        ..Duties::default()
+    };
+    Driver::<Plain>::assign(&mut bfd, &duties);
+    turn(&mut bfd, &mut io);
+    let server = listener.accept().await.expect("accepted");
+    assert!(matches!(request(&server).await, Request::Hello { .. }));
+    let Request::Set(before) = request(&server).await else {
+        panic!("no session");
+    };
+    // The interface is not reported yet.
+    assert_eq!((before.interval_ms, before.multiplier), (300, 3));
+    let auth = before.auth.expect("keys");
+    assert_eq!((auth.kind, auth.keys[0].id), (4, 7));
+    assert_eq!(auth.keys[0].secret, "hush");
+    send(&server, &Answer::Welcome(Welcome::default()));
+    let Answer::State(reported) = state(Liveness::Alive, 0) else {
+        panic!("a state");
+    };
+    let interface = Some("eth0".to_owned());
+    send(
+        &server,
+        &Answer::State(SessionState {
+            interface,
+            ..reported
+        }),
+    );
+    turn(&mut bfd, &mut io);
+    bfd.due = Some(Instant::ZERO);
+    turn(&mut bfd, &mut io);
+    let Request::Set(after) = request(&server).await else {
+        panic!("no change");
+    };
+    assert_eq!((after.interval_ms, after.receive_ms), (100, 60));
+    assert_eq!((after.idle_ms, after.multiplier), (2_000, 5));
+}
