@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::kept::Kept;
 use crate::limits::{
-    ACCEPT_RETRY, BIND_RETRY_MAX, CLIENTS_MAX, CONNECTIONS_MAX, SESSIONS_OF_ALL_MAX,
+    ACCEPT_RETRY, BIND_RETRY_MAX, CLIENTS_MAX, CONNECTIONS_MAX, RECEIVE_EVERY, SESSIONS_OF_ALL_MAX,
     STEPS_PER_TURN, STOP_MAX,
 };
 use crate::priority::{self, Precedence};
@@ -69,6 +69,8 @@ struct Daemon {
     listener: Listener,
     /// When clients are accepted again, after a failure.
     accept_at: Option<Instant>,
+    /// When sockets are read again because packets have arrived.
+    read_at: Option<Instant>,
     clients: Clients,
     users: Users,
     config: Config,
@@ -119,7 +121,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             request = control.next() => Wake::Request(request),
             signal = signals.next() => Wake::Signal(signal),
             client = daemon.accept() => Wake::Client(client),
-            () = daemon.sockets.ready() => Wake::Work,
+            () = daemon.arrivals() => Wake::Work,
             () = daemon.clients.ready() => Wake::Work,
             () = at(&daemon.clock, until) => Wake::Work,
             () = service_manager.due() => Wake::Work,
@@ -199,6 +201,7 @@ impl Daemon {
             sockets,
             listener,
             accept_at: None,
+            read_at: None,
             clients: Clients::default(),
             users: Users::new(config.user_ids()),
             config,
@@ -216,6 +219,12 @@ impl Daemon {
         self.listener.accept().await
     }
 
+    /// Waits for packets.
+    async fn arrivals(&self) {
+        at_or_now(&self.clock, self.read_at).await;
+        self.sockets.ready().await;
+    }
+
     /// Performs all work that is due, within a bound. Returns whether there is more.
     fn turn(&mut self) -> bool {
         let now = self.clock.now();
@@ -223,10 +232,13 @@ impl Daemon {
         let Self {
             engine, sockets, ..
         } = self;
+        let mut has_received = false;
         let mut more = sockets.receive(now, |arrival, payload| {
+            has_received = true;
             // The engine counts what it discards.
             let _ = engine.receive(now, arrival, payload);
         });
+        self.read_at = has_received.then(|| now + RECEIVE_EVERY);
         if engine.resolve_at().is_some_and(|at| at <= now) {
             engine.resolve_again(now, &Addresses::read());
         }

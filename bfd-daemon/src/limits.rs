@@ -51,6 +51,13 @@ pub const STEPS_PER_TURN: usize = 1024;
 /// Packets that are read from one socket in one turn.
 pub const PACKETS_PER_TURN: usize = 4096;
 
+/// Packets that one system call reads: it takes far less than a millisecond.
+pub const PACKETS_PER_CALL: usize = 32;
+
+/// Shortest time between two readings because packets have arrived, so that a reading is of several. Their
+/// times of arrival are the kernel's, and timers read the sockets before they are judged.
+pub const RECEIVE_EVERY: Duration = Duration::from_millis(1);
+
 /// Octets of a received packet that are read: more than any packet of BFD has.
 pub const PAYLOAD_OCTETS_MAX: usize = 256;
 

@@ -15,8 +15,8 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
-    sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage,
+    recvmmsg, sendmsg, setsockopt, sockopt,
 };
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Type};
@@ -26,8 +26,8 @@ use tokio::io::unix::AsyncFd;
 use crate::clock::arrival;
 use crate::engine::Outgoing;
 use crate::limits::{
-    BIND_RETRY_EVERY, DESCRIPTORS_RESERVED, PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX, RECEIVE_OCTETS,
-    RECEIVED_PACKET_OCTETS, SEND_OCTETS, SENDERS_MAX, SOURCE_PORT_TRIES,
+    BIND_RETRY_EVERY, DESCRIPTORS_RESERVED, PACKETS_PER_CALL, PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX,
+    RECEIVE_OCTETS, RECEIVED_PACKET_OCTETS, SEND_OCTETS, SENDERS_MAX, SOURCE_PORT_TRIES,
 };
 use crate::random::SystemRandom;
 
@@ -383,11 +383,11 @@ impl Receiver {
 
     fn receive(&mut self, now: Instant, take: &mut impl FnMut(&Arrival, &[u8])) -> bool {
         let of_day = SystemTime::now();
-        let mut payload = [0; PAYLOAD_OCTETS_MAX];
-        for _ in 0..PACKETS_PER_TURN {
-            let read = |socket: &socket2::Socket| read(socket, &mut payload);
-            let received = match bfd_client::now(&self.socket, Interest::READABLE, read) {
-                Ok(received) => received,
+        let mut payloads = [[0; PAYLOAD_OCTETS_MAX]; PACKETS_PER_CALL];
+        for _ in 0..PACKETS_PER_TURN / PACKETS_PER_CALL {
+            let read = |socket: &socket2::Socket| read(socket, &mut payloads);
+            let batch = match bfd_client::now(&self.socket, Interest::READABLE, read) {
+                Ok(batch) => batch,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.emptied_at = now;
                     return false;
@@ -395,24 +395,25 @@ impl Receiver {
                 // An error of an earlier packet, which the kernel reports once.
                 Err(_) => continue,
             };
-            let earliest = self.emptied_at;
-            let arrived_at = received
-                .stamp
-                .map(|stamp| arrival(now, of_day, stamp, earliest));
-            let is_newer = received
-                .stamp
-                .is_some_and(|stamp| SystemTime::UNIX_EPOCH + stamp > of_day);
-            if let (Some(source), Some(destination), Some(ttl)) =
-                (received.source, received.destination, received.ttl)
-            {
-                let (hops, interface) = (self.hops, received.interface);
-                let arrived = Arrival::new(hops, interface, source, destination, ttl);
-                let arrived = arrived.with(|arrival| arrival.arrived_at = arrived_at);
-                let octets = payload.get(..received.octets).unwrap_or_default();
-                take(&arrived, octets);
+            let mut has_newer = false;
+            for (received, payload) in batch.iter().zip(&payloads) {
+                let stamp = received.stamp;
+                has_newer |= stamp.is_some_and(|stamp| SystemTime::UNIX_EPOCH + stamp > of_day);
+                if let (Some(source), Some(destination), Some(ttl)) =
+                    (received.source, received.destination, received.ttl)
+                {
+                    let (hops, interface) = (self.hops, received.interface);
+                    let arrived = Arrival::new(hops, interface, source, destination, ttl);
+                    let arrived = arrived.with(|arrived| {
+                        arrived.arrived_at =
+                            stamp.map(|stamp| arrival(now, of_day, stamp, self.emptied_at));
+                    });
+                    let octets = payload.get(..received.octets).unwrap_or_default();
+                    take(&arrived, octets);
+                }
             }
             // A flood does not defer the timers.
-            if is_newer {
+            if has_newer {
                 return true;
             }
         }
@@ -420,13 +421,22 @@ impl Receiver {
     }
 }
 
-/// Reads one packet.
-fn read(socket: &socket2::Socket, payload: &mut [u8]) -> io::Result<Received> {
-    let mut space = cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::c_int);
-    let mut slices = [IoSliceMut::new(payload)];
-    let flags = MsgFlags::MSG_DONTWAIT;
-    let fd = socket.as_raw_fd();
-    let message = recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut space), flags)?;
+/// Reads as many packets as wait and have room, with one system call.
+fn read(
+    socket: &socket2::Socket,
+    payloads: &mut [[u8; PAYLOAD_OCTETS_MAX]],
+) -> io::Result<Vec<Received>> {
+    // Made for each call: the kernel replaces the lengths of the buffers by those of the packets.
+    let space = cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::c_int);
+    let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(payloads.len(), Some(space));
+    let slices = payloads.iter_mut();
+    let mut slices: Vec<_> = slices.map(|payload| [IoSliceMut::new(payload)]).collect();
+    let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+    let messages = recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None)?;
+    Ok(messages.map(|message| received(&message)).collect())
+}
+
+fn received(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Received {
     let mut received = Received {
         octets: message.bytes,
         source: message.address.as_ref().and_then(ip),
@@ -435,7 +445,7 @@ fn read(socket: &socket2::Socket, payload: &mut [u8]) -> io::Result<Received> {
         ttl: None,
         stamp: None,
     };
-    for attached in message.cmsgs()? {
+    for attached in message.cmsgs().into_iter().flatten() {
         match attached {
             ControlMessageOwned::ScmTimestampns(at) => received.stamp = Some(at.into()),
             ControlMessageOwned::Ipv4PacketInfo(info) => {
@@ -454,7 +464,7 @@ fn read(socket: &socket2::Socket, payload: &mut [u8]) -> io::Result<Received> {
             _ => {}
         }
     }
-    Ok(received)
+    received
 }
 
 impl Sender {

@@ -23,6 +23,8 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 struct Shared {
     seen: Vec<Seen>,
+    /// The intervals that have passed.
+    intervals: usize,
     is_silent: bool,
     ends: bool,
 }
@@ -66,9 +68,23 @@ impl Peer {
         self.shared.lock().expect("no panic").seen.clone()
     }
 
-    /// Ends its packets.
-    pub(crate) fn silence(&self) {
-        self.shared.lock().expect("no panic").is_silent = true;
+    /// Ends its packets, or begins them again.
+    pub(crate) fn silence(&self, is_silent: bool) {
+        self.shared.lock().expect("no panic").is_silent = is_silent;
+    }
+
+    /// Waits until so many of its intervals have passed.
+    pub(crate) async fn pass(&self, intervals: usize) {
+        let passed = || self.shared.lock().expect("no panic").intervals;
+        let until = passed() + intervals;
+        let wait = async {
+            while passed() < until {
+                tokio::time::sleep(INTERVAL / 2).await;
+            }
+        };
+        tokio::time::timeout(crate::WAIT, wait)
+            .await
+            .expect("the peer runs");
     }
 
     /// Waits for a received packet that `wanted` accepts, after the first `skipped` ones.
@@ -132,13 +148,14 @@ fn talk(socket: &UdpSocket, remote: IpAddr, multiplier: u8, shared: &Mutex<Share
             return;
         }
         let is_due = Instant::now() >= next;
+        shared.lock().expect("no panic").intervals += usize::from(is_due);
         if (is_due || answers) && !is_silent {
             packet.is_final = answers;
             // The daemon may not run.
             let _ = socket.send_to(packet.encode().octets(), (remote, 3784));
-            if is_due {
-                next = Instant::now() + INTERVAL;
-            }
+        }
+        if is_due {
+            next = Instant::now() + INTERVAL;
         }
     }
 }

@@ -190,11 +190,50 @@ async fn memory_of_another_version_starts_sessions_afresh() {
 async fn peer_that_dies_while_the_daemon_is_killed_has_failed() {
     let mut kept = Kept::with_multiplier(24, &own(), 20).await;
     let pid = kept.daemon.pid().await.expect("a daemon that answers");
-    kept.peer.silence();
+    kept.peer.silence(true);
     kill(pid, Signal::SIGKILL).expect("it runs");
     let state = kept.user.liveness(Liveness::Failed).await;
     assert!(state.diagnostic.contains("expired"), "{state:?}");
     assert_eq!(state.failures, 1);
+}
+
+/// The intervals of a detection time in the tests with a stopped process.
+const DETECTION: u8 = 20;
+
+// Promise (BGP): A process of cambric-bfd that gets no processor for longer than the detection time takes its own
+// delay for no failure: the kernel's times of arrival decide.
+#[tokio::test]
+async fn packets_that_arrive_while_it_is_stopped_prevent_a_failure() {
+    let kept = Kept::with_multiplier(27, &own(), DETECTION).await;
+    let pid = kept.daemon.pid().await.expect("a daemon that answers");
+    kill(pid, Signal::SIGSTOP).expect("it runs");
+    kept.peer.pass(3 * usize::from(DETECTION)).await;
+    let before = kept.peer.seen().len();
+    kill(pid, Signal::SIGCONT).expect("it is stopped");
+    kept.peer.receives(before, |_| true).await;
+    kept.peer.pass(usize::from(DETECTION)).await;
+    let seen = kept.peer.seen();
+    let mut states = seen[kept.skipped..].iter().map(|seen| seen.state);
+    assert!(states.all(|state| state == bfd::State::Up));
+    let sessions = kept.daemon.sessions().await;
+    assert_eq!((sessions[0].state.as_str(), sessions[0].downs), ("Up", 0));
+}
+
+#[tokio::test]
+async fn gap_that_ends_before_it_continues_is_a_failure() {
+    let mut kept = Kept::with_multiplier(28, &own(), DETECTION).await;
+    let pid = kept.daemon.pid().await.expect("a daemon that answers");
+    kill(pid, Signal::SIGSTOP).expect("it runs");
+    kept.peer.silence(true);
+    kept.peer.pass(2 * usize::from(DETECTION)).await;
+    kept.peer.silence(false);
+    kept.peer.pass(usize::from(DETECTION)).await;
+    kill(pid, Signal::SIGCONT).expect("it is stopped");
+    let failed = |event: &Event| matches!(event, Event::State(state) if state.failures > 0);
+    let Event::State(state) = kept.user.until(failed).await else {
+        panic!("a state");
+    };
+    assert_eq!(state.failures, 1, "{state:?}");
 }
 
 /// Reads the messages of a keeper until it has started its daemon again so many times after errors.
