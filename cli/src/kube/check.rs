@@ -56,7 +56,7 @@ pub(super) struct Args {
 struct Findings {
     /// Checks without a problem.
     passed: Vec<String>,
-    /// What could not be checked, and why.
+    /// Checks that were not possible, with reasons.
     skipped: Vec<String>,
     problems: Vec<String>,
 }
