@@ -285,6 +285,7 @@ impl Start {
         let now = Instant::now();
         let has_token = self.cni.is_some() && self.cluster.is_some();
         let mut token_due = Some(now).filter(|_| has_token);
+        let mut has_kubeconfig = !has_token;
         let mut token_retry = RETRY_INTERVAL;
         let mut ready_due = Some(now);
         let mut search_due = self.settings.interval.map(|interval| now + interval);
@@ -295,6 +296,7 @@ impl Start {
                 let delay = match self.renew().await {
                     Ok(age_max) => {
                         token_retry = RETRY_INTERVAL;
+                        has_kubeconfig = true;
                         age_max
                     }
                     Err(error) => {
@@ -305,7 +307,6 @@ impl Start {
                 };
                 token_due = Some(Instant::now() + delay);
             }
-            let has_kubeconfig = token_due.is_none_or(|due| due > Instant::now() + TOKEN_RETRY_MAX);
             if ready_due.is_some_and(|due| due <= now) {
                 let missing = match has_kubeconfig {
                     true => self.missing().await,
@@ -316,8 +317,7 @@ impl Start {
                     None => self.open().await.err().map(|error| format!("{error:#}")),
                 };
                 ready_due = missing.as_ref().map(|_| Instant::now() + RETRY_INTERVAL);
-                let missing = missing.unwrap_or_default();
-                if missing != reported {
+                if let Some(missing) = missing.filter(|missing| *missing != reported) {
                     tracing::info!(reason = missing, "node not ready");
                     reported = missing;
                 }
