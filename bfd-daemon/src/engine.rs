@@ -2,6 +2,7 @@
 
 mod auth;
 mod client;
+mod combined;
 mod events;
 mod keep;
 mod record;
@@ -10,17 +11,17 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::num::NonZeroU8;
 
 use bfd::{
-    Arrival, Change, Discard, Discriminator, Encoded, Instant, Liveness, Random, Session,
-    SessionConfig, Sessions, State, Step,
+    Arrival, Change, Discard, Discriminator, Encoded, Instant, Liveness, Random, Session, Sessions,
+    State, Step,
 };
 use bfd_client::{SessionState, Wanted, Welcome, limits::VERSION};
 use daemon_common::events::{Event, Text, emit};
 
 pub use self::client::Identity;
 use self::client::{Client, Entry, check};
+use self::combined::config_of;
 use self::events::emit_change;
 pub use self::keep::Restored;
 #[cfg(test)]
@@ -592,36 +593,4 @@ impl<R: Random> Engine<R> {
             .flat_map(|client| client.entries.values());
         self.expires = entries.filter_map(|entry| entry.expires).min();
     }
-}
-
-/// Returns the configuration that no client finds too slow. Packets are not accepted at a shorter interval
-/// than `receive_us_min`.
-///
-/// # Errors
-///
-/// The keys are invalid.
-fn config_of<'w>(
-    receive_us_min: u32,
-    wanted: impl IntoIterator<Item = &'w Wanted>,
-) -> Result<SessionConfig, String> {
-    let all: Vec<&Wanted> = wanted.into_iter().collect();
-    let least = |interval: fn(&Wanted) -> u32| {
-        let least = all.iter().map(|one| interval(one)).min();
-        least.map(|interval_ms| interval_ms.saturating_mul(1000))
-    };
-    let multiplier = all.iter().filter_map(|one| NonZeroU8::new(one.multiplier));
-    let multiplier = multiplier.min();
-    let auth = all.iter().find_map(|one| one.auth.as_ref());
-    let authentication = auth.map(auth::of).transpose()?;
-    Ok(SessionConfig::default().with(|config| {
-        let (send, receive) = (least(|one| one.interval_ms), least(|one| one.receive_ms));
-        let receive = receive.map(|interval| interval.max(receive_us_min));
-        config.desired_min_tx_us = send.unwrap_or(config.desired_min_tx_us);
-        config.required_min_rx_us = receive.unwrap_or(config.required_min_rx_us);
-        config.idle_tx_us = least(|one| one.idle_ms).unwrap_or(config.idle_tx_us);
-        config.detect_multiplier = multiplier.unwrap_or(config.detect_multiplier);
-        // This process does not end with the daemons that route (RFC 5882 §4.3.2).
-        config.control_plane_independent = true;
-        config.authentication = authentication;
-    }))
 }

@@ -30,6 +30,7 @@ mod rows;
 
 mod build;
 mod conflicts;
+mod defaults;
 mod field;
 mod given;
 mod kind;

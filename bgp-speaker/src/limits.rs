@@ -175,11 +175,11 @@ pub const BFD_INTERVAL_MS_MAX: u32 = 60_000;
 /// The shortest time between two connections that are opened because BFD finds the path of a peer up.
 pub const PATH_DIAL_INTERVAL: core::time::Duration = core::time::Duration::from_secs(5);
 
-/// The hold of a session whose path has failed twice within [`PATH_DAMPING_FORGET`]. It doubles with each
-/// further failure.
+/// The hold of a session after two failures of its path within [`PATH_DAMPING_FORGET`]. It doubles with
+/// each further failure.
 pub const PATH_DAMPING: core::time::Duration = core::time::Duration::from_secs(10);
 
-/// The longest hold of a session whose path fails again and again.
+/// The longest hold of a session after repeated failures of its path.
 pub const PATH_DAMPING_MAX: core::time::Duration = core::time::Duration::from_secs(320);
 
 /// The time without a failure after which earlier failures of a path do not count.

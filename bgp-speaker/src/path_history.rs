@@ -60,7 +60,7 @@ mod tests {
         let mut holds = [None; 8];
         for hold in &mut holds {
             *hold = history.failed(now).map(|hold| hold.as_secs());
-            now = now + Duration::from_secs(599);
+            now += Duration::from_secs(599);
         }
         let doubled = [None, Some(10), Some(20), Some(40), Some(80), Some(160)];
         assert_eq!(holds[..6], doubled);

@@ -36,7 +36,7 @@ pub enum TrafficPolicy {
     /// All endpoints of the service.
     #[default]
     Cluster,
-    /// Those on the same node.
+    /// The endpoints on the same node.
     Local,
 }
 

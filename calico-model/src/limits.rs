@@ -34,16 +34,16 @@ pub const BFD_INTERFACES_MAX: usize = 64;
 pub const BFD_INTERVAL_MS_MAX: u32 = 60_000;
 
 /// Calico's default of the interval between received packets of BFD, in milliseconds.
-pub const BFD_RECEIVE_MS: u32 = 10;
+pub(crate) const BFD_RECEIVE_MS: u32 = 10;
 
 /// Calico's default of the interval between sent packets of BFD, in milliseconds.
-pub const BFD_SEND_MS: u32 = 100;
+pub(crate) const BFD_SEND_MS: u32 = 100;
 
 /// Calico's default of the interval between sent packets of a session that is not up, in milliseconds.
-pub const BFD_IDLE_MS: u32 = 60_000;
+pub(crate) const BFD_IDLE_MS: u32 = 60_000;
 
 /// Calico's default of the packets of BFD that may be missing.
-pub const BFD_MULTIPLIER: u8 = 5;
+pub(crate) const BFD_MULTIPLIER: u8 = 5;
 
 /// Maximum number of operations in one rule of a BGP filter.
 pub const FILTER_OPERATIONS_MAX: usize = 10;

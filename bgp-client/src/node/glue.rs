@@ -1,5 +1,7 @@
 //! The node itself.
 
+mod departures;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -14,8 +16,8 @@ use fib_sync::{
 };
 use ipnet::IpNet;
 
+use self::departures::Departures;
 use super::convergence::Convergence;
-use super::departures::Departures;
 use super::duties::Own;
 use super::learned::{Learned, Paths};
 use crate::KernelConfig;

@@ -1,7 +1,6 @@
 //! The connection between a speaker and a kernel, without I/O.
 
 mod convergence;
-mod departures;
 mod duties;
 mod glue;
 mod learned;

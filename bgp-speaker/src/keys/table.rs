@@ -15,7 +15,8 @@ use bgp_proto::{ClusterId, Family, FamilySet, LongLivedEntry};
 use rib::{AsPathChecks, NextHopMode, OriginMode, Policy, Role, SendPaths};
 
 use super::{
-    Effect, Fallback, Key, PeerKey, Place, Report, Store,
+    Effect, Fallback, Key, PeerKey, Report, Store,
+    defaults::{BOTH, IN_CODE, NEIGHBOR, POLICY, SECONDS, STORED},
     field::{Field, send_paths, send_paths_value},
     kind::{Kind, from_one},
     read::{by_family, for_families},
@@ -28,61 +29,6 @@ use crate::{
         PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX, STALE_TIME_S, STALE_TIME_S_MAX,
         TTL_SECURITY_HOPS_MAX,
     },
-};
-
-/// The defaults of a row for neighbors and neighbors of ranges.
-const BOTH: PeerKey = Key {
-    name: "",
-    meaning: "",
-    kind: Kind::Flag,
-    default: Fallback::Field,
-    effect: Effect::Live,
-    note: "",
-    places: &[Place::Neighbor, Place::Range],
-    store: Store::Nowhere,
-    report: Report::IfSet,
-    help: "",
-    example: || Value::Flag(true),
-    fields: &[],
-    get: |_| None,
-    set: |_, _| (),
-    copy: |_, _| (),
-    differs: |_, _| false,
-};
-
-/// The defaults of a row for neighbors with an address.
-const NEIGHBOR: PeerKey = Key {
-    places: &[Place::Neighbor],
-    ..BOTH
-};
-
-/// The defaults of a row that is set in code, or derived.
-const IN_CODE: PeerKey = Key {
-    kind: Kind::InCode,
-    places: &[],
-    effect: Effect::NextSession,
-    ..BOTH
-};
-
-/// The defaults of a row that is set in the datastore only: a file with neighbors has no datastore.
-const STORED: PeerKey = Key {
-    places: &[],
-    store: Store::Annotation,
-    report: Report::InNeighbors,
-    ..BOTH
-};
-
-/// A duration in seconds, at least 1.
-const SECONDS: Kind = from_one(65_535, "seconds");
-
-/// The defaults of a policy row, for one direction.
-const POLICY: PeerKey = Key {
-    kind: Kind::Word(&["accept", "deny"]),
-    default: Fallback::Words("`\"accept\"`; `\"deny\"` for an external neighbor"),
-    store: Store::Fields(&["spec.filters"]),
-    report: Report::Never,
-    example: || "deny".into(),
-    ..BOTH
 };
 
 peer_keys! {

@@ -390,7 +390,7 @@ fn path_now(wire: &mut Wire, peer: PeerId, state: PathState) {
 // Promise (BGP): When BFD finds the path of a neighbor without a session up, BGP opens a connection at once,
 // past its timers, and at most once in five seconds.
 #[test]
-fn path_that_comes_up_opens_a_connection_at_once() {
+fn path_that_is_up_opens_a_connection_at_once() {
     let mut wire = Wire::new(config(Role::Internal, |peer| peer.session.passive = false));
     let peer = wire.peer(2).expect("configured");
     dials(&mut wire);

@@ -44,7 +44,7 @@ fn derived(view: &View, name: &str) -> (Vec<BfdTimers>, Vec<String>) {
     (derived.duties.bfd_timers, faults.collect())
 }
 
-// Promise (BFD): Sessions with the route reflectors of the fabric, and those of a mesh of up to 100 nodes,
+// Promise (BGP): Sessions with the route reflectors of the fabric, and those of a mesh of up to 100 nodes,
 // have BFD with 3 x 300 ms by default. An annotation of the BGPConfiguration changes this.
 #[test]
 fn small_mesh_has_bfd_and_a_large_one_has_none() {

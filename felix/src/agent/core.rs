@@ -1,5 +1,7 @@
 //! The agent: turns that bring the host from its present to its desired state.
 
+mod departures;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,11 +10,11 @@ use daemon_common::events::{Event as Reported, Text, emit};
 use fib_sync::{Command, Event, Instant, Link};
 use tracing::debug;
 
+use self::departures::Departures;
 use super::agenda::Agenda;
 use super::bandwidth::Limits;
 use super::config::AgentConfig;
 use super::cutting::Cutting;
-use super::departures::Departures;
 use super::discovery::Discovery;
 use super::host::{Forwarding, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, Orders};
 use super::interfaces::Interfaces;

@@ -17,7 +17,6 @@ mod config;
 mod connections;
 mod core;
 mod cutting;
-mod departures;
 mod discovery;
 mod host;
 mod interfaces;

@@ -287,7 +287,7 @@ impl<'r> Pairs<'r> {
     }
 
     fn delete_elements(&self, steps: &mut Vec<Change>) {
-        // The kernel removes a set with its elements. Those of a map may refer to a chain that is removed
+        // The kernel removes a set with its elements. Elements of a map may refer to a chain that is removed
         // before it.
         let kept = |set: &&SetPair<'_>| {
             let refers = set.old.is_some_and(|old| old.kind.refers_to_chains());

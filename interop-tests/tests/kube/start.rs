@@ -188,7 +188,7 @@ async fn soon(what: &str, is_so: impl Fn() -> bool) {
         Ok(is_so().then_some(()).ok_or_else(|| "not yet".to_owned()))
     })
     .await
-    .unwrap();
+    .expect("in time");
 }
 
 async fn ended(mut child: Child) -> bool {
@@ -199,8 +199,7 @@ async fn ended(mut child: Child) -> bool {
 }
 
 async fn stored(store: &Local, key: &str) -> Value {
-    let octets = get(store, key).await.unwrap_or_else(|| panic!("no {key}"));
-    octets
+    get(store, key).await.unwrap_or_else(|| panic!("no {key}"))
 }
 
 // Promise (Kubernetes): The start of a node writes its Node and pool, and lets runtimes and the scheduler use

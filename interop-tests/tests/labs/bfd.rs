@@ -301,7 +301,7 @@ fn bird_over_several_hops_is_monitored() {
     });
 }
 
-// Promise (BFD): Sessions with BIRD work with each type of authentication that BIRD has.
+// Promise (BGP): Sessions with BIRD work with each type of authentication that BIRD has.
 #[test]
 fn bird_with_keys_is_monitored() {
     for auth in [

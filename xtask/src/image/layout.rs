@@ -212,20 +212,20 @@ mod tests {
     fn each_blob_has_the_digest_of_its_name() {
         let image = Image::new("localhost/cambric:latest").file("usr/bin/x", b"x", 0o755);
         let archive = image.archive().unwrap();
-        let files = files(&archive.octets);
-        let index = json_at(&files, "index.json");
+        let blobs = files(&archive.octets);
+        let index = json_at(&blobs, "index.json");
         let listed = &index["manifests"][0];
         assert_eq!(listed["digest"], archive.digest);
-        let manifest = json_at(&files, &blob(listed));
+        let manifest = json_at(&blobs, &blob(listed));
         for part in [&manifest["config"], &manifest["layers"][0], listed] {
-            let octets = &files[&blob(part)];
+            let octets = &blobs[&blob(part)];
             assert_eq!(part["digest"], digest(octets));
             assert_eq!(part["size"], octets.len());
         }
-        let layer = super::tests::files(&files[&blob(&manifest["layers"][0])]);
+        let layer = files(&blobs[&blob(&manifest["layers"][0])]);
         let places: Vec<&str> = layer.keys().map(String::as_str).collect();
         assert_eq!(places, ["usr/", "usr/bin/", "usr/bin/x"]);
-        let config = json_at(&files, &blob(&manifest["config"]));
+        let config = json_at(&blobs, &blob(&manifest["config"]));
         assert_eq!(
             config["rootfs"]["diff_ids"][0],
             manifest["layers"][0]["digest"]

@@ -54,7 +54,7 @@ pub const ALLOWED: &[Allowed] = &[
     ),
     allowed(
         "calico-bgp/src/own.rs",
-        10,
+        12,
         "a view of the datastore calls the functions of its resources, and the functions that \
          derive \
          a peer read the view",

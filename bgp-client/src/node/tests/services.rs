@@ -52,7 +52,7 @@ impl Host {
     }
 }
 
-// Promise (BGP client): A node announces the addresses of services in its key with their attributes,
+// Promise (Kubernetes): A node announces the addresses of services in its key with their attributes,
 // and no kernel route leads from one node that announces an address to the other.
 #[test]
 fn service_is_announced_while_it_is_listed() {

@@ -10,28 +10,28 @@ use std::net::IpAddr;
 
 use fib_sync::Instant;
 
-use super::core::Agent;
+use super::Agent;
 use crate::calc::{Endpoint, EndpointId};
 
 /// The deleted endpoints that the calculator still has, by key.
 #[derive(Debug, Default)]
-pub(super) struct Departures(BTreeMap<String, EndpointId>);
+pub(in crate::agent) struct Departures(BTreeMap<String, EndpointId>);
 
 impl Departures {
     /// Returns whether an endpoint is one of them.
-    pub(super) fn has(&self, id: &EndpointId) -> bool {
+    pub(in crate::agent) fn has(&self, id: &EndpointId) -> bool {
         self.0.values().any(|one| one == id)
     }
 
     /// Returns their number.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::agent) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
 impl Agent {
     /// Holds the deletion of an endpoint back while its routes are being withdrawn. Returns whether it does.
-    pub(super) fn hold(&mut self, key: &str) -> bool {
+    pub(in crate::agent) fn hold(&mut self, key: &str) -> bool {
         if !self.routes.is_answered() || !self.trust.is_in_sync() {
             return false;
         }
@@ -46,7 +46,7 @@ impl Agent {
 
     /// Ends the departures that a value which was just read ends: of its own key, and of endpoints that
     /// have something which its endpoint needs.
-    pub(super) fn release_for(&mut self, key: &str) {
+    pub(in crate::agent) fn release_for(&mut self, key: &str) {
         if self.departures.0.is_empty() {
             return;
         }
@@ -69,7 +69,7 @@ impl Agent {
     }
 
     /// Removes the marked routes that need not stay, and then their endpoints.
-    pub(super) fn end_departures(&mut self, now: Instant) {
+    pub(in crate::agent) fn end_departures(&mut self, now: Instant) {
         let desired = self.calculator.desired();
         self.routes
             .end_leaving(now, |on, address| desired.needs(on, address));

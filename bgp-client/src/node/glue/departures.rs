@@ -11,13 +11,12 @@ use fib_sync::{FibStatus, FibSummary, Instant};
 use ipnet::IpNet;
 use kernel_events::marker;
 
-use super::Node;
-use super::glue::Tables;
+use super::{Node, Tables};
 use crate::limits::{SENT_LOOK_EVERY, WITHDRAWN_AFTER};
 
 /// Prefixes with a marked route, and how far their withdrawal is.
 #[derive(Debug, Default)]
-pub(super) struct Departures {
+pub(in crate::node) struct Departures {
     stages: BTreeMap<IpNet, Stage>,
     /// When to look again.
     look_at: Option<Instant>,
@@ -37,14 +36,14 @@ enum Stage {
 
 impl Departures {
     /// Returns when [`Node::answer`] is due without an event.
-    pub(super) const fn timeout(&self) -> Option<Instant> {
+    pub(in crate::node) const fn timeout(&self) -> Option<Instant> {
         self.look_at
     }
 }
 
 impl Node {
     /// Shows Felix that marked routes are answered.
-    pub(super) fn show_answerer(&mut self) {
+    pub(in crate::node) fn show_answerer(&mut self) {
         if self.config.answers_felix() {
             let route = marker::route(self.config.owner);
             self.reconciler.want(marker::answerer_key(), route);
@@ -66,14 +65,14 @@ impl Node {
     }
 
     /// Records that a prefix is withdrawn, if that is because its route is marked.
-    pub(super) fn depart(&mut self, prefix: IpNet) {
+    pub(in crate::node) fn depart(&mut self, prefix: IpNet) {
         if self.config.answers_felix() && self.watcher.is_leaving(prefix) {
             self.departures.stages.insert(prefix, Stage::New);
         }
     }
 
     /// Records that a prefix is advertised.
-    pub(super) fn stay(&mut self, prefix: IpNet) {
+    pub(in crate::node) fn stay(&mut self, prefix: IpNet) {
         if self.departures.stages.remove(&prefix) == Some(Stage::Answered) {
             self.reconciler.unwant(&marker::answer_key(prefix));
         }
@@ -81,7 +80,7 @@ impl Node {
 
     /// Answers about the prefixes that the other hosts no longer use, and removes the answers about former
     /// routes.
-    pub(super) fn answer(&mut self, now: Instant, tables: &impl Tables) {
+    pub(in crate::node) fn answer(&mut self, now: Instant, tables: &impl Tables) {
         self.departures.look_at = None;
         if self.departures.stages.is_empty() {
             return;
