@@ -16,8 +16,8 @@ use rib::{
 
 use crate::keys::PeerConfig;
 pub use values::{
-    Bfd, BfdAuth, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut,
-    PrefixLimits, PrefixLimitsOut,
+    Bfd, BfdAuth, BfdGraceful, BfdKeysError, BfdMode, LimitAction, Password, PrefixLimit,
+    PrefixLimitOut, PrefixLimits, PrefixLimitsOut,
 };
 
 mod values;

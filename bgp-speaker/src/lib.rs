@@ -88,8 +88,8 @@ pub use rib;
 
 pub use addresses::InterfaceAddress;
 pub use config::{
-    Bfd, BfdAuth, BfdGraceful, BfdMode, LimitAction, Password, PrefixLimit, PrefixLimitOut,
-    PrefixLimits, PrefixLimitsOut, RangeConfig, SpeakerConfig, no_policy,
+    Bfd, BfdAuth, BfdGraceful, BfdKeysError, BfdMode, LimitAction, Password, PrefixLimit,
+    PrefixLimitOut, PrefixLimits, PrefixLimitsOut, RangeConfig, SpeakerConfig, no_policy,
 };
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, NoRefresh, Output, Refusal};

@@ -116,12 +116,12 @@ impl BfdAuth {
     /// # Errors
     ///
     /// The text has another form, or a key is too long. The reason quotes no key.
-    pub fn keys(self, text: &str) -> Result<Vec<(u8, &str)>, String> {
+    pub fn keys(self, text: &str) -> Result<Vec<(u8, &str)>, BfdKeysError> {
         let mut keys: Vec<(u8, &str)> = Vec::new();
         let lines = text.lines().enumerate();
         for (at, line) in lines.filter(|(_, line)| !line.is_empty()) {
             let line_number = at + 1;
-            let wrong = |reason: String| Err(format!("line {line_number}: {reason}"));
+            let wrong = |reason: String| Err(BfdKeysError(format!("line {line_number}: {reason}")));
             let Some((number, key)) = line.split_once(' ') else {
                 return wrong("a line has a number, a space and a key".into());
             };
@@ -139,10 +139,25 @@ impl BfdAuth {
         }
         match keys.len() {
             1..=BFD_KEYS_MAX => Ok(keys),
-            count => Err(format!("{count} keys: there are 1 to {BFD_KEYS_MAX}")),
+            count => {
+                let reason = format!("{count} keys: there are 1 to {BFD_KEYS_MAX}");
+                Err(BfdKeysError(reason))
+            }
         }
     }
 }
+
+/// Why a text has no keys of BFD. It quotes no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BfdKeysError(String);
+
+impl fmt::Display for BfdKeysError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for BfdKeysError {}
 
 /// Whether a failed path counts as a restart of the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Conflicts between keys.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String, string::ToString as _, vec::Vec};
 use core::net::IpAddr;
 
 use bgp_fsm::PeerAs;
@@ -109,7 +109,7 @@ fn bfd_keys(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
         (Some(auth), Some(keys)) => {
             let reason = auth.keys(keys).err()?;
             let help = "each line has the number of a key, a space and the key";
-            Some(Invalid::at(given.place_of("bfd_keys")?, reason).help(help))
+            Some(Invalid::at(given.place_of("bfd_keys")?, reason.to_string()).help(help))
         }
         (Some(_), None) => {
             let message = "bfd_auth needs keys: set bfd_keys";
