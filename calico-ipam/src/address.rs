@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calico_model::{AffinityOwner, IpamKey};
+use calico_model::IpamKey;
 use calico_store::Revision;
 
 use crate::assign::{around, given_changes};
@@ -16,7 +16,7 @@ use crate::store::Ipam;
 /// A request for a specific address.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressRequest<'a> {
-    /// The host that requests it.
+    /// The host that requests it, or the virtual owner.
     pub host: &'a str,
     /// The handle and attributes of the allocation.
     pub taker: &'a Taker,
@@ -40,7 +40,7 @@ impl Ipam<'_> {
         let Some(fresh) = pools.find_map(|pool| pool.block_of(address)) else {
             return Err(IpamError::NotInPool(address));
         };
-        let host = AffinityOwner::Host(host.to_owned());
+        let host = self.owner(host);
         let handle = &request.taker.handle;
         let mut cidr = fresh;
         for _ in 0..ATTEMPTS_MAX {

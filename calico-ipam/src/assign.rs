@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::block::{Block, Given, Taker};
 use crate::error::IpamError;
-use crate::limits::{ATTEMPTS_MAX, HOST_BLOCKS_DEFAULT, READ_BLOCKS_MAX, RECLAIM_AGE};
+use crate::limits::{ATTEMPTS_MAX, READ_BLOCKS_MAX, RECLAIM_AGE};
 use crate::pools::{Pool, blocks_of, place_of};
 use crate::read::{Seen, just, overlaps};
 use crate::store::{Change, Ipam};
@@ -17,7 +17,7 @@ use crate::stored::Stored;
 /// A request for addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The host that requests them.
+    /// The host that requests them, or the virtual owner.
     pub host: &'a str,
     /// The handle and attributes of the allocations.
     pub taker: &'a Taker,
@@ -48,10 +48,6 @@ impl HostBlocks {
 }
 
 impl Request<'_> {
-    fn owner(&self) -> AffinityOwner {
-        AffinityOwner::Host(self.host.to_owned())
-    }
-
     fn is_in_pools(&self, block: &IpNet) -> bool {
         self.pools.iter().any(|pool| pool.cidr.contains(block))
     }
@@ -93,10 +89,9 @@ impl Ipam<'_> {
         result.map(|()| taken)
     }
 
-    /// Reads the blocks of a host.
+    /// Reads the blocks of a host, or of the virtual owner.
     pub async fn host_blocks(&self, host: &str) -> Result<HostBlocks, IpamError> {
-        let owner = AffinityOwner::Host(host.to_owned());
-        let affinities = IpamKey::affinities_prefix(&owner);
+        let affinities = IpamKey::affinities_prefix(&self.owner(host));
         let seen = self
             .see(vec![just(&IpamKey::Config), KeyRange::prefix(affinities)])
             .await?;
@@ -131,10 +126,7 @@ impl Ipam<'_> {
         let known = self.host_blocks(request.host).await?;
         let (own, config) = (known.of(request), known.config);
         self.take_owned(&own, request, &config, taken).await?;
-        let most = match config.max_blocks_per_host {
-            0 => HOST_BLOCKS_DEFAULT,
-            most => usize::try_from(most).unwrap_or(usize::MAX),
-        };
+        let most = self.blocks_max(&config);
         let most = most.min(request.blocks_max.unwrap_or(usize::MAX));
         let mut blocks = own.len();
         while taken.len() < request.count && config.auto_allocate_blocks {
@@ -186,7 +178,8 @@ impl Ipam<'_> {
                     Ok(Some(mut stored)) => {
                         let block = &mut stored.value;
                         block.collect(self.now(), config.ip_cooldown_seconds);
-                        block.owner() == Some(request.owner()) && block.free(request.reserved) == 0
+                        block.owner() == Some(self.owner(request.host))
+                            && block.free(request.reserved) == 0
                     }
                     Ok(None) | Err(_) => false,
                 };
@@ -223,7 +216,7 @@ impl Ipam<'_> {
             .filter(|(cidr, _)| request.is_in_pools(cidr) && !request.is_reserved(cidr))
             .filter_map(|(_, block)| block)
             .collect();
-        let own = Some(request.owner());
+        let own = Some(self.owner(request.host));
         // Blocks that Calico's writers created without writing the affinity.
         for block in &blocks {
             if block.owner() == own && block.free(request.reserved) > 0 {
@@ -313,7 +306,7 @@ impl Ipam<'_> {
         config: &IpamConfig,
         taken: usize,
     ) -> Result<Vec<Given>, IpamError> {
-        let owner = request.owner();
+        let owner = self.owner(request.host);
         self.take_from(cidr, Some(&owner), request, config, taken)
             .await
     }

@@ -247,6 +247,13 @@ impl Block {
         })
     }
 
+    /// Returns all allocations.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> + '_ {
+        let ordinals = (0..=Ordinal::MAX).zip(&self.0.allocations);
+        let addresses = ordinals.filter_map(|(ordinal, _)| self.0.address(ordinal));
+        addresses.filter_map(|address| self.holder(address))
+    }
+
     fn attribute(&self, place: usize) -> Option<&AllocationAttribute> {
         self.0.attributes.get(place)
     }

@@ -20,6 +20,7 @@
 //! - [`Ipam::inventory`] reads everything, [`findings`] returns everything that needs repair, a
 //!   [`Collector`] the findings that have persisted through the grace period, and [`Ipam::mend`]
 //!   repairs one finding. [`misfits`] returns endpoints that do not fit their node.
+//! - [`Ipam::of_virtual_owner`] makes requests for an owner that is no host, such as load balancers.
 //! - [`Block`] is one block as a plain value; [`Pool`] is a range divided into blocks.
 //!
 //! ```

@@ -1,13 +1,14 @@
 //! Blocks, affinities and handles in a datastore.
 
 use bytes::Bytes;
-use calico_model::{IpamHandle, IpamKey};
+use calico_model::{AffinityOwner, IpamConfig, IpamHandle, IpamKey};
 use calico_store::{
     Compare, CompareWith, Comparison, Delete, KeyRange, Op, Put, Revision, Store, Txn,
 };
 use ipnet::IpNet;
 
 use crate::error::IpamError;
+use crate::limits::HOST_BLOCKS_DEFAULT;
 use crate::stored::Stored;
 use crate::time::Time;
 
@@ -16,6 +17,8 @@ use crate::time::Time;
 pub struct Ipam<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) clock: fn() -> Time,
+    /// Whether requests are of a virtual owner in place of a host.
+    is_virtual: bool,
 }
 
 /// A change of one key.
@@ -36,7 +39,37 @@ impl<'a> Ipam<'a> {
 
     /// Returns the address management of this datastore, with another clock.
     pub const fn with_clock(store: &'a dyn Store, clock: fn() -> Time) -> Self {
-        Self { store, clock }
+        Self {
+            store,
+            clock,
+            is_virtual: false,
+        }
+    }
+
+    /// Returns the address management of a virtual owner: the host of a request is the name of the
+    /// owner, such as `load-balancer`. It may have any number of blocks, and no host borrows from them.
+    pub const fn of_virtual_owner(self) -> Self {
+        Self {
+            is_virtual: true,
+            ..self
+        }
+    }
+
+    /// Returns the owner with the name in a request.
+    pub(crate) fn owner(&self, name: &str) -> AffinityOwner {
+        match self.is_virtual {
+            true => AffinityOwner::Virtual(name.to_owned()),
+            false => AffinityOwner::Host(name.to_owned()),
+        }
+    }
+
+    /// Returns the maximum number of blocks of an owner by the configuration.
+    pub(crate) fn blocks_max(&self, config: &IpamConfig) -> usize {
+        match config.max_blocks_per_host {
+            _ if self.is_virtual => usize::MAX,
+            0 => HOST_BLOCKS_DEFAULT,
+            most => usize::try_from(most).unwrap_or(usize::MAX),
+        }
     }
 
     pub(crate) fn now(&self) -> Time {

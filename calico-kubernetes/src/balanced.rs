@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use calico_model::{CommunityValue, ServiceName};
 use serde_json::Value;
 
+use crate::balancer::{Balancer, balancer};
 use crate::limits::{COMMUNITIES_MAX, PEERS_MAX, SERVICE_ADDRESSES_MAX};
 use crate::network::is_mapped;
 use crate::object::{Labels, annotations, begin, list, not};
@@ -73,6 +74,8 @@ pub struct KubeService {
     pub internal: TrafficPolicy,
     /// The traffic policy of the other addresses.
     pub external: TrafficPolicy,
+    /// Its wishes for addresses, if it is of type `LoadBalancer`.
+    pub balancer: Option<Balancer>,
     /// The attributes of its routes; `None` if an annotation about them is invalid: then it has no
     /// routes.
     pub attributes: Option<RouteAttributes>,
@@ -129,6 +132,7 @@ pub fn balanced_service(value: &Value) -> Converted<KubeService> {
         load_balancer_ips: BTreeSet::new(),
         internal: TrafficPolicy::Cluster,
         external: TrafficPolicy::Cluster,
+        balancer: balancer(value),
         attributes: None,
     };
     let attributes = annotations(value)

@@ -30,6 +30,7 @@
 
 mod announce;
 mod balanced;
+mod balancer;
 mod cluster_policy;
 mod limits;
 mod name;
@@ -51,6 +52,7 @@ pub use balanced::{
     COMMUNITIES_ANNOTATION, KubeEndpoint, KubeService, KubeSlice, MED_ANNOTATION, PEERS_ANNOTATION,
     Readiness, RouteAttributes, TrafficPolicy, balanced_service, balanced_slice,
 };
+pub use balancer::{Balancer, Wish};
 pub use cluster_policy::{ADMIN_TIER, BASELINE_TIER, cluster_network_policy, tiers};
 pub use limits::{
     ANNOTATION_VALUES_MAX, COMMUNITIES_MAX, PEERS_MAX, PORT_NAME_OCTETS_MAX, PRIORITY_MAX,

@@ -231,6 +231,17 @@ impl ApiServer {
         self.shared.wake();
     }
 
+    /// Returns the objects of a kind.
+    ///
+    /// # Panics
+    /// If the kind is unknown.
+    pub fn objects(&self, kind: &str) -> Vec<Value> {
+        let resource = resources::of_kind(kind).expect("a kind");
+        let state = self.shared.state();
+        let all = state.objects.at(resource, state.objects.revision);
+        all.into_values().collect()
+    }
+
     /// Lets a custom kind exist from now on.
     ///
     /// # Panics

@@ -104,6 +104,7 @@ impl Failure {
 
 /// The content types of bodies.
 const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 /// A request.
@@ -172,6 +173,15 @@ impl Server {
         self.json(&call, OBJECT_OCTETS_MAX).await
     }
 
+    /// Changes fields of an object, as a merge patch (RFC 7386). Returns the object.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
+    pub async fn patch(&mut self, path: &str, patch: &Value) -> Result<Value, Failure> {
+        self.patch_as(MERGE, path, patch).await
+    }
+
     /// Changes an object by a strategic merge: elements of lists with a merge key are replaced by this
     /// key, and others stay. Returns the object.
     ///
@@ -183,10 +193,19 @@ impl Server {
         path: &str,
         patch: &Value,
     ) -> Result<Value, Failure> {
+        self.patch_as(STRATEGIC_MERGE, path, patch).await
+    }
+
+    async fn patch_as(
+        &mut self,
+        form: &'static str,
+        path: &str,
+        patch: &Value,
+    ) -> Result<Value, Failure> {
         let call = Call {
             method: Method::PATCH,
             path,
-            body: Some((STRATEGIC_MERGE, patch.to_string())),
+            body: Some((form, patch.to_string())),
         };
         self.json(&call, OBJECT_OCTETS_MAX).await
     }

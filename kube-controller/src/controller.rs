@@ -1,16 +1,18 @@
 //! The controller: readers of the API server, a follower of the datastore, and the writes between
 //! them. One task owns everything.
 
+mod balanced;
 mod losses;
+mod news;
 mod requests;
+mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use calico_model::{Kind, NodeSpec, Resource, ResourceKey};
-use calico_store::resources::named;
+use calico_model::{Kind, NodeSpec, Resource};
 use calico_store::{
     Change as StoreChange, Follower, Revision, Status, Store, Update, follow_ready,
 };
@@ -20,19 +22,22 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::felix::Changed;
 use crate::guard::{Guard, Held};
 use crate::kinds::Watched;
 use crate::limits::{
     BATCHES_BEFORE_DELETIONS, COMPARISONS_PER_STEP, INCOMPLETE_REPORT, NEWS_QUEUED_MAX,
     WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH,
 };
-use crate::object::Object;
 use crate::objects::{Completeness, Objects, Touched};
-use crate::plan::{Change, plan, tier_keys};
+use crate::plan::{Change, tier_keys};
 use crate::reader::{News, Reader};
+use crate::routes::Routes;
 use crate::stored::{Part, Stored};
+use crate::target::Target;
 use crate::unchecked::Unchecked;
 use crate::write::Job;
+use balanced::Balancers;
 use kube_client::{Access, Failure};
 use requests::Done;
 
@@ -58,15 +63,15 @@ pub struct Controller {
     /// The failure of the last request, by kind.
     pub(crate) failures: BTreeMap<Watched, Failure>,
     /// The resources that cannot be written, with the reasons.
-    pub(crate) faults: BTreeMap<ResourceKey, String>,
+    pub(crate) faults: BTreeMap<Target, String>,
     /// The resources to compare.
     pub(crate) unchecked: Unchecked,
     /// The resources to delete once that is allowed.
-    pub(crate) unwanted: BTreeSet<ResourceKey>,
+    pub(crate) unwanted: BTreeSet<Target>,
     /// The resources that another server would replace.
-    pub(crate) withheld: BTreeSet<ResourceKey>,
+    pub(crate) withheld: BTreeSet<Target>,
     /// The resources without an object. An event or an operator has shown that they are unwanted.
-    pub(crate) proven: BTreeSet<ResourceKey>,
+    pub(crate) proven: BTreeSet<Target>,
     /// The kinds with an open watch.
     pub(crate) followed: BTreeSet<Watched>,
     /// The kinds with a list that was not compared with the datastore.
@@ -74,6 +79,8 @@ pub struct Controller {
     /// Why they are not deleted, as it was reported last.
     pub(crate) held: Option<Held>,
     pub(crate) stored: Stored,
+    pub(crate) routes: Routes,
+    pub(crate) balancers: Balancers,
     store: Arc<dyn Store>,
     access: Access,
     news: mpsc::Receiver<News>,
@@ -86,7 +93,7 @@ pub struct Controller {
     /// Faults are tried again then.
     faults_at: Option<Instant>,
     /// The resources that had another value at their last write.
-    conflicts: BTreeSet<ResourceKey>,
+    conflicts: BTreeSet<Target>,
     /// Why the server was not verified before deletions.
     pub(crate) verification: Option<Failure>,
     /// No verification starts before, after a failure.
@@ -107,6 +114,7 @@ enum Source {
     News(Box<News>),
     Updates(Vec<Update>),
     Done(Done),
+    Balanced(balanced::Done),
     Time,
 }
 
@@ -131,6 +139,8 @@ impl Controller {
             new_lists: BTreeSet::new(),
             held: Some(Held::Incomplete),
             stored: Stored::default(),
+            routes: Routes::default(),
+            balancers: Balancers::default(),
             store,
             _readers: Watched::ALL.into_iter().map(start).collect(),
             access,
@@ -155,11 +165,13 @@ impl Controller {
         let ahead = |at: &Instant| *at > now;
         let retries = [self.retry_at, self.verify_at].into_iter().filter(ahead);
         let others = [self.faults_at, self.incomplete_at].into_iter().flatten();
-        let until = retries.chain(others).min();
+        let balancers = self.balancers.retry_at().filter(|at| *at > now);
+        let until = retries.chain(others).chain(balancers).min();
         let source = tokio::select! {
             Some(news) = self.news.recv() => Source::News(Box::new(news)),
             updates = self.follower.next() => Source::Updates(updates),
             done = finished(&mut self.running) => Source::Done(done),
+            done = self.balancers.finished() => Source::Balanced(done),
             () = at(until) => Source::Time,
         };
         Input(source)
@@ -174,6 +186,7 @@ impl Controller {
                 self.running = None;
                 self.finish(done);
             }
+            Source::Balanced(done) => self.finish_balancing(done),
             Source::Time => {
                 if self.faults_at.is_some_and(|at| at <= Instant::now()) {
                     self.faults_at = None;
@@ -186,6 +199,7 @@ impl Controller {
 
     /// Compares some resources, and starts the next request. Returns whether more can be done now.
     pub fn step(&mut self) -> bool {
+        self.start_balancing();
         if self.running.is_some() || self.status != Status::InSync {
             return false;
         }
@@ -208,6 +222,7 @@ impl Controller {
                 return false;
             }
         }
+        self.compute_routes();
         let jobs = self.compare();
         if !jobs.is_empty() {
             self.batches += 1;
@@ -219,9 +234,9 @@ impl Controller {
             return true;
         }
         self.batches = 0;
-        self.report_held();
+        let is_released = self.report_held();
         self.confirm_or_delete();
-        false
+        is_released
     }
 
     /// Returns the numbers of writes.
@@ -244,6 +259,11 @@ impl Controller {
         &self.stored
     }
 
+    /// Returns the routes of services.
+    pub const fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
     /// Returns the failure of the last request for a kind.
     pub fn failure(&self, watched: Watched) -> Option<&Failure> {
         self.failures.get(&watched)
@@ -256,103 +276,12 @@ impl Controller {
         self.status == Status::InSync
             && Watched::ALL.iter().all(is_known)
             && self.unchecked.is_empty()
+            && !self.routes.is_due()
+            && self.balancers.is_idle()
             && self.unwanted.is_empty()
             && self.withheld.is_empty()
             && self.running.is_none()
             && self.guard.record().is_some()
-    }
-
-    fn take_news(&mut self, news: News) {
-        match news {
-            News::Listed {
-                watched,
-                revision,
-                objects,
-            } => {
-                self.failures.remove(&watched);
-                emit(Event::KubernetesListed {
-                    kind: Text::new(watched),
-                    objects: objects.len() as u64,
-                    revision,
-                });
-                objects
-                    .iter()
-                    .for_each(|object| self.report_parts(watched, object));
-                self.guard.listed(watched, revision);
-                let touched = self.objects.set_all(watched, objects);
-                self.touch(watched, touched);
-                // Also resources of objects that were deleted before the list.
-                let owned = |key: &&ResourceKey| Watched::owner_of(key) == Some(watched);
-                self.unchecked
-                    .extend(self.stored.keys().filter(owned).cloned());
-                self.look_at_identity(watched);
-                self.new_lists.insert(watched);
-                self.look_at_lists();
-            }
-            News::Changed {
-                watched,
-                revision,
-                object,
-            } => {
-                self.failures.remove(&watched);
-                self.guard.reached(watched, revision);
-                self.report_parts(watched, &object);
-                let touched = self.objects.set(watched, *object);
-                self.touch(watched, touched);
-                self.look_at_identity(watched);
-            }
-            News::Removed {
-                watched,
-                revision,
-                object,
-            } => {
-                self.guard.reached(watched, revision);
-                let touched = self.objects.remove(watched, &object.id);
-                self.proven.extend(touched.keys.iter().cloned());
-                self.touch(watched, touched);
-                self.look_at_identity(watched);
-            }
-            News::Watching { watched } => {
-                self.failures.remove(&watched);
-                self.followed.insert(watched);
-            }
-            News::Ended { watched } => {
-                self.followed.remove(&watched);
-            }
-            News::Reached { watched, revision } => {
-                self.failures.remove(&watched);
-                self.guard.reached(watched, revision);
-            }
-            News::Missing { watched } => {
-                self.failures.remove(&watched);
-                self.objects.set_missing(watched);
-            }
-            News::Failed { watched, failure } => {
-                if self.failures.get(&watched) != Some(&failure) {
-                    emit(Event::KubernetesRequestFailed {
-                        kind: Text::new(watched),
-                        reason: Text::new(&failure),
-                    });
-                }
-                self.failures.insert(watched, failure);
-                self.followed.remove(&watched);
-            }
-        }
-    }
-
-    /// Emits the parts of an object that are not converted, unless they were emitted before.
-    fn report_parts(&self, watched: Watched, object: &Object) {
-        let earlier = self.objects.get(watched, &object.id);
-        if earlier.is_some_and(|earlier| earlier.reports == object.reports) {
-            return;
-        }
-        for report in &object.reports {
-            emit(Event::KubernetesPartInvalid {
-                object: Text::new(&report.object),
-                field: Text::new(&report.field),
-                reason: Text::new(&report.reason),
-            });
-        }
     }
 
     /// Reads the UID of the server from its namespaces, if they have changed and are complete.
@@ -374,21 +303,30 @@ impl Controller {
         self.unchecked.extend(touched.keys);
         for pod in &touched.pods {
             self.unchecked.extend(self.stored.endpoints(pod).cloned());
+            self.routes.touch_pod(pod);
+        }
+        for service in touched.services {
+            self.touch_service(service);
         }
         if touched.nodes {
             self.check_kinds(&[Kind::Node, Kind::WorkloadEndpoint]);
+            self.routes.touch_all();
         }
     }
 
     /// Compares the tiers. A refused one waits for its next attempt.
     fn check_tiers(&mut self) {
         let faults = &self.faults;
-        let tiers = tier_keys().filter(|key| !faults.contains_key(key));
+        let tiers = tier_keys().map(Target::Resource);
+        let tiers = tiers.filter(|key| !faults.contains_key(key));
         self.unchecked.extend(tiers);
     }
 
     fn check_kinds(&mut self, kinds: &[Kind]) {
-        let of_kind = |key: &&ResourceKey| kinds.contains(&key.kind());
+        let of_kind = |key: &&Target| {
+            let key = key.resource();
+            key.is_some_and(|key| kinds.contains(&key.kind()))
+        };
         self.unchecked
             .extend(self.stored.keys().filter(of_kind).cloned());
     }
@@ -415,6 +353,7 @@ impl Controller {
                     self.unchecked.extend(self.stored.keys().cloned());
                     self.unchecked.extend(self.objects.keys().cloned());
                     self.check_tiers();
+                    self.balance_all();
                     self.look_at_lists();
                 }
             }
@@ -422,7 +361,7 @@ impl Controller {
     }
 
     fn take_change(&mut self, change: StoreChange) {
-        let references = |stored: &Stored, key: &ResourceKey| {
+        let references = |stored: &Stored, key: &Target| {
             let found = stored.get(key)?;
             let node = Resource::<NodeSpec>::parse(&found.octets).ok()?;
             Some(node.spec.orch_refs)
@@ -431,16 +370,23 @@ impl Controller {
             StoreChange::Put(item) => &item.key,
             StoreChange::Delete(key) => key,
         };
-        let text = String::from_utf8_lossy(key);
-        let node = match text.parse() {
-            Ok(calico_model::Key::Resource(key)) if key.kind() == Kind::Node => Some(key),
-            _ => None,
+        let target = Target::parse(&String::from_utf8_lossy(key));
+        let is_node = |target: &Target| {
+            let key = target.resource();
+            key.is_some_and(|key| key.kind() == Kind::Node)
         };
+        let node = target.filter(is_node);
         let before = node.as_ref().and_then(|key| references(&self.stored, key));
         match self.stored.apply(change) {
-            Part::Resource(key) => {
+            Part::Target(key) => {
+                self.feed_routes(&key);
                 self.unchecked.insert(key);
             }
+            Part::Pools => self.balance_all(),
+            Part::AssignIps(value) => self.set_assign_ips(value.as_deref()),
+            Part::Reports(Changed::Pod(pod)) => self.routes.touch_pod(&pod),
+            Part::Reports(Changed::Settings) => self.routes.touch_all(),
+            Part::Reports(Changed::Nothing) => {}
             Part::Record => self.take_record(),
             Part::Confirmation | Part::Other => {}
         }
@@ -471,11 +417,11 @@ impl Controller {
         jobs
     }
 
-    fn compare_one(&mut self, key: ResourceKey, jobs: &mut Vec<Job>) {
+    fn compare_one(&mut self, key: Target, jobs: &mut Vec<Job>) {
         self.unwanted.remove(&key);
         self.withheld.remove(&key);
         let is_proven = self.proven.remove(&key);
-        match plan(&key, &self.objects, &self.stored) {
+        match self.plan(&key) {
             Ok(Change::Nothing) => {
                 self.faults.remove(&key);
             }
@@ -497,10 +443,10 @@ impl Controller {
         }
     }
 
-    fn fault(&mut self, key: ResourceKey, reason: String) {
+    fn fault(&mut self, key: Target, reason: String) {
         if self.faults.get(&key) != Some(&reason) {
             emit(Event::KubernetesWriteFailed {
-                resource: Text::new(named(&key)),
+                resource: Text::new(key.name()),
                 reason: Text::new(&reason),
             });
         }
@@ -533,10 +479,11 @@ impl Controller {
         }
     }
 
-    fn report_held(&mut self) {
+    /// Reports why deletions are held, if that has changed. Returns whether they are allowed now.
+    fn report_held(&mut self) -> bool {
         let held = self.hold();
         if held == self.held {
-            return;
+            return false;
         }
         match &held {
             Some(Held::Incomplete) => {}
@@ -544,11 +491,16 @@ impl Controller {
                 reason: Text::new(reason),
                 uid: self.guard.uid().map(Text::new),
             }),
-            None => emit(Event::KubernetesDeletionsAllowed {
-                uid: Text::new(self.guard.uid().unwrap_or_default()),
-            }),
+            None => {
+                emit(Event::KubernetesDeletionsAllowed {
+                    uid: Text::new(self.guard.uid().unwrap_or_default()),
+                });
+                // Routes of missing services were kept.
+                self.routes.touch_all();
+            }
         }
         self.held = held;
+        self.held.is_none()
     }
 
     /// Returns the record to store, if it differs from the stored one.

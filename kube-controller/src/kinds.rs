@@ -5,7 +5,9 @@ use std::fmt;
 use calico_kubernetes::{
     ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, NAMESPACE_PREFIX, POLICY_PREFIX, is_owned,
 };
-use calico_model::{Kind, ResourceKey};
+use calico_model::Kind;
+
+use crate::target::Target;
 
 /// A kind of objects in the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +24,10 @@ pub enum Watched {
     Node,
     /// Pods.
     Pod,
+    /// Services.
+    Service,
+    /// The endpoints of services.
+    EndpointSlice,
 }
 
 /// The kinds of resources with names that belong to the controller, by the prefix of these names.
@@ -43,13 +49,15 @@ const OWNED: [(Kind, &str, Watched); 5] = [
 
 impl Watched {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Namespace,
         Self::ServiceAccount,
         Self::NetworkPolicy,
         Self::ClusterNetworkPolicy,
         Self::Node,
         Self::Pod,
+        Self::Service,
+        Self::EndpointSlice,
     ];
 
     /// Returns its name, as in the field `kind` of an object.
@@ -61,6 +69,8 @@ impl Watched {
             Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
             Self::Node => "Node",
             Self::Pod => "Pod",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
         }
     }
 
@@ -75,6 +85,8 @@ impl Watched {
             }
             Self::Node => "/api/v1/nodes",
             Self::Pod => "/api/v1/pods",
+            Self::Service => "/api/v1/services",
+            Self::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
         }
     }
 
@@ -85,12 +97,24 @@ impl Watched {
 
     /// Returns whether its objects have a namespace.
     pub const fn is_namespaced(self) -> bool {
-        matches!(self, Self::ServiceAccount | Self::NetworkPolicy | Self::Pod)
+        matches!(
+            self,
+            Self::ServiceAccount
+                | Self::NetworkPolicy
+                | Self::Pod
+                | Self::Service
+                | Self::EndpointSlice
+        )
     }
 
     /// Returns the kind of the objects that such a resource belongs to; `None` for a resource of
     /// another writer.
-    pub fn owner_of(key: &ResourceKey) -> Option<Self> {
+    pub fn owner_of(key: &Target) -> Option<Self> {
+        let key = match key {
+            Target::Routes(_) => return Some(Self::Node),
+            Target::Slice(_) => return Some(Self::EndpointSlice),
+            Target::Resource(key) => key,
+        };
         let owns = |(kind, prefix, _): &&(Kind, &str, Self)| {
             key.kind() == *kind && is_owned(prefix, key.name())
         };
@@ -106,12 +130,15 @@ impl fmt::Display for Watched {
 
 #[cfg(test)]
 mod tests {
+    use calico_model::ResourceKey;
+
     use super::*;
 
     #[test]
     fn resources_of_other_writers_have_no_owner() {
         let owner = |kind, namespace, name| {
-            Watched::owner_of(&ResourceKey::new(kind, namespace, name).expect("a key"))
+            let key = ResourceKey::new(kind, namespace, name).expect("a key");
+            Watched::owner_of(&key.into())
         };
         let namespace = Some("prod");
         for (kind, namespace, name, wanted) in [

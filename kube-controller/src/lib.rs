@@ -5,9 +5,11 @@
 //! without I/O, and returns the change of one resource. [`Guard`] decides whether the server may
 //! delete resources. The daemon connects them.
 
+mod balancers;
 mod config;
 mod controller;
 mod daemon;
+mod felix;
 mod guard;
 mod kinds;
 pub mod limits;
@@ -17,19 +19,25 @@ mod pace;
 mod plan;
 mod reader;
 mod report;
+mod routes;
 mod stored;
+mod target;
 mod unchecked;
 mod write;
 
+pub use balancers::AssignIps;
 pub use config::Config;
 pub use controller::{Controller, Counts, Input};
 pub use daemon::{DaemonError, run};
+pub use felix::{Changed, Reports};
 pub use guard::{CONFIRMED_KEY, Guard, Held, KEYS_PREFIX, Record, SERVER_KEY};
 pub use kinds::Watched;
 pub use kube_client::{Access, AccessError, Credential, Failure, Server, Trust};
 pub use object::{Object, ObjectId, Wanted};
 pub use objects::{Completeness, Objects, Touched};
-pub use plan::{Change, plan};
+pub use plan::{Change, plan, plan_slice};
 pub use reader::{News, Reader};
 pub use report::DAEMON;
+pub use routes::Routes;
 pub use stored::{Part, Stored, Value};
+pub use target::Target;

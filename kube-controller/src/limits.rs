@@ -56,3 +56,16 @@ pub const INCOMPLETE_REPORT: Duration = Duration::from_secs(60);
 
 /// Characters of a UID.
 pub const UID_CHARACTERS_MAX: usize = 64;
+
+/// Routes of services that one node announces. Further ones are left out and reported.
+pub const ROUTES_OF_NODE_MAX: usize = 4096;
+
+/// Octets of the routes of services of one node. Further ones are left out and reported. A value with kept
+/// routes has at most twice as many; etcd accepts 1.5 MiB.
+pub const ROUTES_OCTETS_MAX: usize = 640 * 1024;
+
+/// Services that the route to a shared address names; further ones have the address as well.
+pub const SERVICES_OF_ROUTE_MAX: usize = 16;
+
+/// Routes of a node that have less than [`ROUTES_OCTETS_MAX`] in any case.
+pub const ROUTES_SMALL: usize = 24;

@@ -3,16 +3,21 @@
 use std::fmt;
 
 use calico_kubernetes::{
-    Converted, KubeNode, Outcome, PodEndpoint, Report, account_profile, cluster_network_policy,
-    cluster_policy_names, namespace, namespace_profile, network_policy, node, pod, policy_name,
-    service_account,
+    Converted, KubeNode, KubeService, KubeSlice, Outcome, PodEndpoint, Report, account_profile,
+    balanced_service, balanced_slice, cluster_network_policy, cluster_policy_names, namespace,
+    namespace_profile, network_policy, node, pod, policy_name, service_account,
 };
 use calico_model::{
     GlobalNetworkPolicySpec, Kind, NetworkPolicySpec, ProfileSpec, Resource, ResourceKey,
+    ServiceName, SliceKey, is_resource_name,
 };
 use serde_json::Value;
 
 use crate::kinds::Watched;
+use crate::target::Target;
+
+/// The label of a slice with the name of its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Namespace and name of an object of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +50,10 @@ pub enum Wanted {
     Endpoint(Box<PodEndpoint>),
     /// The labels of a node.
     Node(KubeNode),
+    /// A service.
+    Service(Box<KubeService>),
+    /// Endpoints of a service.
+    Slice(Box<KubeSlice>),
 }
 
 /// An object.
@@ -54,6 +63,8 @@ pub struct Object {
     pub id: ObjectId,
     /// The UID that the server gave it.
     pub uid: String,
+    /// For a slice, also an unreadable one: its service.
+    pub service: Option<ServiceName>,
     /// The resource, if there is one.
     pub outcome: Outcome<Wanted>,
     /// The parts that are not converted.
@@ -79,18 +90,52 @@ impl Object {
             }),
             Watched::Pod => split(pod(value), |pod| Wanted::Endpoint(Box::new(pod))),
             Watched::Node => split(node(value), Wanted::Node),
+            Watched::Service => split(balanced_service(value), |service| {
+                Wanted::Service(Box::new(service))
+            }),
+            Watched::EndpointSlice => split(balanced_slice(value), |slice| {
+                Wanted::Slice(Box::new(slice))
+            }),
         };
         let namespace = match watched.is_namespaced() {
             true => text("namespace"),
             false => String::new(),
         };
         let name = text("name");
+        let service = value["metadata"]["labels"][SERVICE_NAME].as_str();
+        let service = service.filter(|name| {
+            watched == Watched::EndpointSlice
+                && is_resource_name(name)
+                && is_resource_name(&namespace)
+        });
+        let service = service.map(|name| ServiceName {
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+        });
         Self {
             id: ObjectId { namespace, name },
             uid: text("uid"),
+            service,
             outcome,
             reports,
         }
+    }
+
+    /// Returns the keys that depend on it alone. Endpoints and Nodes belong to other writers.
+    pub fn keys(&self, watched: Watched) -> Vec<Target> {
+        if let Some(service) = &self.service {
+            let slice = SliceKey {
+                service: service.clone(),
+                slice: self.id.name.clone(),
+            };
+            let is_name = is_resource_name(&slice.slice);
+            return is_name
+                .then_some(Target::Slice(slice))
+                .into_iter()
+                .collect();
+        }
+        let keys = self.id.keys(watched).into_iter();
+        keys.map(Target::Resource).collect()
     }
 
     /// Returns the resource to write.
@@ -103,9 +148,8 @@ impl Object {
 }
 
 impl ObjectId {
-    /// Returns the keys that the resource of such an object can have. Endpoints and Nodes belong to
-    /// other writers.
-    pub fn keys(&self, watched: Watched) -> Vec<ResourceKey> {
+    /// Returns the keys of resources that such an object can have.
+    fn keys(&self, watched: Watched) -> Vec<ResourceKey> {
         let (namespace, name) = (&self.namespace, &self.name);
         let names = match watched {
             Watched::Namespace => vec![(Kind::Profile, namespace_profile(name))],
@@ -117,7 +161,7 @@ impl ObjectId {
                     .map(|name| (Kind::GlobalNetworkPolicy, name))
                     .collect()
             }
-            Watched::Node | Watched::Pod => Vec::new(),
+            Watched::Node | Watched::Pod | Watched::Service | Watched::EndpointSlice => Vec::new(),
         };
         let key = |(kind, name): (Kind, String)| {
             let namespace = (kind == Kind::NetworkPolicy).then_some(namespace.as_str());
@@ -160,7 +204,7 @@ mod tests {
                 Some(Wanted::Policy(policy)) => policy.key(),
                 other => panic!("{other:?}"),
             };
-            assert_eq!(object.id.keys(watched), [key.expect("a key")]);
+            assert_eq!(object.keys(watched), [key.expect("a key").into()]);
         }
         let rule = json!({"action": "Deny", "from": [{"namespaces": {}}]});
         for tier in ["Admin", "Baseline"] {
@@ -170,8 +214,11 @@ mod tests {
             let Some(Wanted::GlobalPolicy(policy)) = object.wanted() else {
                 panic!("{object:?}");
             };
-            let keys = object.id.keys(Watched::ClusterNetworkPolicy);
-            assert!(keys.contains(&policy.key().expect("a key")), "{keys:?}");
+            let keys = object.keys(Watched::ClusterNetworkPolicy);
+            assert!(
+                keys.contains(&policy.key().expect("a key").into()),
+                "{keys:?}"
+            );
         }
     }
 
@@ -180,7 +227,7 @@ mod tests {
         for watched in Watched::ALL {
             let object = Object::new(watched, &json!({"metadata": {"name": "a/b"}}));
             assert_eq!(object.outcome, Outcome::Unreadable, "{watched}");
-            assert!(object.id.keys(watched).is_empty(), "{watched}");
+            assert!(object.keys(watched).is_empty(), "{watched}");
         }
     }
 }

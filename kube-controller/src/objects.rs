@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calico_kubernetes::{KubeNode, PodEndpoint, Report};
-use calico_model::ResourceKey;
+use calico_kubernetes::{KubeNode, KubeService, KubeSlice, Outcome, PodEndpoint, Report};
+use calico_model::ServiceName;
 
 use crate::kinds::Watched;
 use crate::limits::OBJECTS_OF_KIND_MAX;
 use crate::object::{Object, ObjectId, Wanted};
+use crate::target::Target;
 
 /// How much of a kind is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,12 +32,14 @@ struct OfKind {
 /// The resources that may have to be written after a change of objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// The keys of resources of the controller.
-    pub keys: BTreeSet<ResourceKey>,
+    /// The keys of the controller.
+    pub keys: BTreeSet<Target>,
     /// The pods whose endpoints may differ.
     pub pods: BTreeSet<ObjectId>,
     /// Whether labels of Nodes may differ, and with them the nodes of pods.
     pub nodes: bool,
+    /// The services that may have other routes or members.
+    pub services: BTreeSet<ServiceName>,
 }
 
 /// The objects of the API server.
@@ -44,7 +47,9 @@ pub struct Touched {
 pub struct Objects {
     kinds: BTreeMap<Watched, OfKind>,
     /// The object of each key.
-    owners: BTreeMap<ResourceKey, (Watched, ObjectId)>,
+    owners: BTreeMap<Target, (Watched, ObjectId)>,
+    /// The slices of each service.
+    slices: BTreeMap<ServiceName, BTreeSet<ObjectId>>,
 }
 
 impl Objects {
@@ -57,14 +62,12 @@ impl Objects {
         self.kinds.insert(watched, of_kind);
         for object in objects {
             let earlier = before.remove(&object.id);
-            if earlier.as_ref() != Some(&object) {
-                self.add(watched, &object, &mut touched);
-            }
+            self.replace(watched, earlier.as_ref(), &object, &mut touched);
             let of_kind = self.kinds.entry(watched).or_default();
             of_kind.objects.insert(object.id.clone(), object);
         }
-        for id in before.into_keys() {
-            self.forget(watched, &id, &mut touched);
+        for object in before.into_values() {
+            self.forget(watched, &object, &mut touched);
         }
         touched
     }
@@ -87,37 +90,59 @@ impl Objects {
             return touched;
         }
         let earlier = of_kind.objects.insert(object.id.clone(), object.clone());
-        if earlier.as_ref() != Some(&object) {
-            self.add(watched, &object, &mut touched);
-        }
+        self.replace(watched, earlier.as_ref(), &object, &mut touched);
         touched
     }
 
     /// Removes an object.
     pub fn remove(&mut self, watched: Watched, id: &ObjectId) -> Touched {
         let mut touched = Touched::default();
-        if let Some(of_kind) = self.kinds.get_mut(&watched) {
-            of_kind.objects.remove(id);
+        let of_kind = self.kinds.get_mut(&watched);
+        if let Some(object) = of_kind.and_then(|kind| kind.objects.remove(id)) {
+            self.forget(watched, &object, &mut touched);
         }
-        self.forget(watched, id, &mut touched);
         touched
     }
 
-    fn add(&mut self, watched: Watched, object: &Object, touched: &mut Touched) {
-        for key in object.id.keys(watched) {
+    fn replace(
+        &mut self,
+        watched: Watched,
+        earlier: Option<&Object>,
+        object: &Object,
+        touched: &mut Touched,
+    ) {
+        if earlier == Some(object) {
+            return;
+        }
+        if let Some(earlier) = earlier {
+            self.forget(watched, earlier, touched);
+        }
+        for key in object.keys(watched) {
             self.owners
                 .insert(key.clone(), (watched, object.id.clone()));
             touched.keys.insert(key);
         }
-        touch_others(watched, &object.id, touched);
+        if let Some(service) = &object.service {
+            let slices = self.slices.entry(service.clone()).or_default();
+            slices.insert(object.id.clone());
+        }
+        touch_others(watched, object, touched);
     }
 
-    fn forget(&mut self, watched: Watched, id: &ObjectId, touched: &mut Touched) {
-        for key in id.keys(watched) {
+    fn forget(&mut self, watched: Watched, object: &Object, touched: &mut Touched) {
+        if let Some(service) = &object.service
+            && let Some(slices) = self.slices.get_mut(service)
+        {
+            slices.remove(&object.id);
+            if slices.is_empty() {
+                self.slices.remove(service);
+            }
+        }
+        for key in object.keys(watched) {
             self.owners.remove(&key);
             touched.keys.insert(key);
         }
-        touch_others(watched, id, touched);
+        touch_others(watched, object, touched);
     }
 
     /// Returns how much of a kind is known.
@@ -138,13 +163,13 @@ impl Objects {
     }
 
     /// Returns the object of a key.
-    pub fn owner(&self, key: &ResourceKey) -> Option<&Object> {
+    pub fn owner(&self, key: &Target) -> Option<&Object> {
         let (watched, id) = self.owners.get(key)?;
         self.get(*watched, id)
     }
 
     /// Returns the keys of all objects.
-    pub fn keys(&self) -> impl Iterator<Item = &ResourceKey> {
+    pub fn keys(&self) -> impl Iterator<Item = &Target> {
         self.owners.keys()
     }
 
@@ -177,6 +202,49 @@ impl Objects {
         }
     }
 
+    /// Returns a service.
+    pub fn service(&self, name: &ServiceName) -> Option<&KubeService> {
+        let id = ObjectId {
+            namespace: name.namespace.clone(),
+            name: name.name.clone(),
+        };
+        match self.get(Watched::Service, &id)?.wanted() {
+            Some(Wanted::Service(service)) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// Returns the names of all services.
+    pub fn services(&self) -> impl Iterator<Item = ServiceName> + '_ {
+        let of_kind = self.kinds.get(&Watched::Service).into_iter();
+        let ids = of_kind.flat_map(|kind| kind.objects.keys());
+        ids.map(|id| ServiceName {
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+        })
+    }
+
+    /// Returns whether all objects of a kind are readable.
+    pub fn all_readable(&self, watched: Watched) -> bool {
+        let of_kind = self.kinds.get(&watched).into_iter();
+        let mut objects = of_kind.flat_map(|kind| kind.objects.values());
+        objects.all(|object| object.outcome != Outcome::Unreadable)
+    }
+
+    /// Returns whether a service has slices, also unreadable ones.
+    pub fn has_slices(&self, service: &ServiceName) -> bool {
+        self.slices.contains_key(service)
+    }
+
+    /// Returns the readable slices of a service.
+    pub fn slices(&self, service: &ServiceName) -> impl Iterator<Item = &KubeSlice> {
+        let ids = self.slices.get(service).into_iter().flatten();
+        ids.filter_map(|id| match self.get(Watched::EndpointSlice, id)?.wanted() {
+            Some(Wanted::Slice(slice)) => Some(&**slice),
+            _ => None,
+        })
+    }
+
     /// Returns the reports about all objects.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
         let objects = self.kinds.values().flat_map(|kind| kind.objects.values());
@@ -185,11 +253,17 @@ impl Objects {
 }
 
 /// Marks the resources of other writers that an object affects.
-fn touch_others(watched: Watched, id: &ObjectId, touched: &mut Touched) {
+fn touch_others(watched: Watched, object: &Object, touched: &mut Touched) {
+    let id = &object.id;
     match watched {
         Watched::Pod => {
             touched.pods.insert(id.clone());
         }
+        Watched::Service => drop(touched.services.insert(ServiceName {
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+        })),
+        Watched::EndpointSlice => touched.services.extend(object.service.clone()),
         Watched::Node => touched.nodes = true,
         Watched::Namespace
         | Watched::ServiceAccount
@@ -200,6 +274,7 @@ fn touch_others(watched: Watched, id: &ObjectId, touched: &mut Touched) {
 
 #[cfg(test)]
 mod tests {
+    use calico_model::ResourceKey;
     use serde_json::json;
 
     use super::*;
@@ -210,7 +285,8 @@ mod tests {
     }
 
     fn names(touched: &Touched) -> Vec<&str> {
-        touched.keys.iter().map(ResourceKey::name).collect()
+        let keys = touched.keys.iter().filter_map(Target::resource);
+        keys.map(ResourceKey::name).collect()
     }
 
     #[test]
@@ -225,7 +301,8 @@ mod tests {
         let changed = vec![namespace("a", "y"), namespace("c", "x")];
         let touched = objects.set_all(kind, changed);
         assert_eq!(names(&touched), ["kns.a", "kns.b", "kns.c"]);
-        let known: Vec<_> = objects.keys().map(ResourceKey::name).collect();
+        let known = objects.keys().filter_map(Target::resource);
+        let known: Vec<_> = known.map(ResourceKey::name).collect();
         assert_eq!(known, ["kns.a", "kns.c"]);
     }
 

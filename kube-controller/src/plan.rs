@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use calico_kubernetes::{ADMIN_TIER, BASELINE_TIER, Outcome, PodEndpoint, tiers};
 use calico_model::{
-    EncodeError, Kind, NodeSpec, Resource, ResourceKey, Spec, WorkloadEndpointSpec,
+    EncodeError, EndpointSlice, Kind, NodeSpec, Resource, ResourceKey, SliceKey, Spec,
+    WorkloadEndpointSpec,
 };
 use calico_store::Revision;
 use calico_store::resources::complete;
@@ -13,6 +14,7 @@ use crate::kinds::Watched;
 use crate::object::Wanted;
 use crate::objects::{Completeness, Objects};
 use crate::stored::{Stored, Value, endpoint_name, pod_of};
+use crate::target::Target;
 
 /// The change of a resource in the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub enum Change {
 ///
 /// The resource cannot be written: the reason.
 pub fn plan(key: &ResourceKey, objects: &Objects, stored: &Stored) -> Result<Change, String> {
-    let found = stored.get(key);
+    let found = stored.get(&key.clone().into());
     let planned = match key.kind() {
         Kind::WorkloadEndpoint => endpoint(key, objects, stored, found),
         Kind::Node => node(key, objects, found),
@@ -55,21 +57,13 @@ fn owned(
     objects: &Objects,
     found: Option<&Value>,
 ) -> Result<Change, EncodeError> {
-    let Some(watched) = Watched::owner_of(key) else {
+    let target = Target::from(key.clone());
+    let Some(watched) = Watched::owner_of(&target) else {
         return Ok(Change::Nothing);
     };
-    let delete = || match found {
-        Some(found) => Change::Delete {
-            was: found.revision,
-        },
-        None => Change::Nothing,
-    };
-    let Some(object) = objects.owner(key) else {
-        // Only a complete list shows that there is no such object.
-        return Ok(match objects.completeness(watched) {
-            Completeness::Complete => delete(),
-            Completeness::Unknown | Completeness::Missing => Change::Nothing,
-        });
+    let delete = || delete(found);
+    let Some(object) = objects.owner(&target) else {
+        return Ok(deleted(watched, objects, found));
     };
     match &object.outcome {
         Outcome::Unreadable => Ok(Change::Nothing),
@@ -81,8 +75,59 @@ fn owned(
             true => put(policy, found),
             false => Ok(delete()),
         },
-        Outcome::Resource(Wanted::Endpoint(_) | Wanted::Node(_)) => Ok(Change::Nothing),
+        Outcome::Resource(_) => Ok(Change::Nothing),
     }
+}
+
+/// Returns the change of a key without an object. Only a complete list shows that there is none.
+fn deleted(watched: Watched, objects: &Objects, found: Option<&Value>) -> Change {
+    match objects.completeness(watched) {
+        Completeness::Complete => delete(found),
+        Completeness::Unknown | Completeness::Missing => Change::Nothing,
+    }
+}
+
+fn delete(found: Option<&Value>) -> Change {
+    match found {
+        Some(found) => Change::Delete {
+            was: found.revision,
+        },
+        None => Change::Nothing,
+    }
+}
+
+/// Plans the members of a service for Felix. A service without slices has one record without members,
+/// with its own name: without a record, the rules with the service are closed.
+pub fn plan_slice(key: &SliceKey, objects: &Objects, stored: &Stored) -> Change {
+    let target = Target::Slice(key.clone());
+    let found = stored.get(&target);
+    let members = match objects.owner(&target).map(|object| &object.outcome) {
+        Some(Outcome::Resource(Wanted::Slice(slice))) => slice.members.1.clone(),
+        Some(Outcome::Unreadable) => return Change::Nothing,
+        _ if is_empty_record(key, objects) => EndpointSlice::default(),
+        // The record may be that of a service which is not listed yet.
+        _ if objects.completeness(Watched::Service) != Completeness::Complete => {
+            return Change::Nothing;
+        }
+        _ => return deleted(Watched::EndpointSlice, objects, found),
+    };
+    let parsed = found.and_then(|found| EndpointSlice::parse(&found.octets).ok());
+    // A service is without slices only if all slices are known.
+    let is_known = objects.completeness(Watched::EndpointSlice) == Completeness::Complete;
+    match !is_known || parsed.as_ref() == Some(&members) {
+        true => Change::Nothing,
+        false => Change::Put {
+            octets: members.encode().into(),
+            was: found.map_or(Revision::ZERO, |found| found.revision),
+        },
+    }
+}
+
+/// Returns whether the key is that of a service without slices.
+pub(crate) fn is_empty_record(key: &SliceKey, objects: &Objects) -> bool {
+    key.slice == key.service.name
+        && objects.service(&key.service).is_some()
+        && !objects.has_slices(&key.service)
 }
 
 /// Plans a resource of the controller. Its spec is replaced; labels and annotations of others stay.
@@ -195,7 +240,7 @@ fn is_on_node(key: &ResourceKey, pod: &PodEndpoint, objects: &Objects, stored: &
         return name.node() == pod.node;
     };
     let spec = ResourceKey::new(Kind::Node, None, name.node()).ok();
-    let spec = spec.and_then(|key| stored.get(&key));
+    let spec = spec.and_then(|key| stored.get(&key.into()));
     let spec = spec.and_then(|found| Resource::<NodeSpec>::parse(&found.octets).ok());
     node.is(name.node(), &spec.unwrap_or_default().spec)
 }

@@ -1,6 +1,6 @@
 //! The answers to operators.
 
-use calico_store::resources::named;
+use calico_kubernetes::{Announced, Reason};
 use daemon_common::daemon::resident_kib;
 use daemon_common::events;
 use daemon_common::report::{Fact, Limit, Limits, Status, StoreFigures};
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::controller::Controller;
 use crate::guard::CONFIRMED_KEY;
 use crate::kinds::Watched;
-use crate::limits::{NOTES_MAX, OBJECTS_OF_KIND_MAX};
+use crate::limits::{NOTES_MAX, OBJECTS_OF_KIND_MAX, ROUTES_OF_NODE_MAX};
 use crate::objects::Completeness;
 
 /// The name of the program.
@@ -34,6 +34,7 @@ pub(crate) fn status(controller: &Controller, config: &Config) -> Status {
     notes.extend(log.note());
     let mut facts = vec![fact("API server", config.access.authority())];
     facts.extend(Watched::ALL.map(|watched| of_kind(controller, watched)));
+    facts.push(fact("addresses of services", announced(controller)));
     facts.push(fact("written", controller.counts.written.to_string()));
     facts.push(fact("deleted", controller.counts.deleted.to_string()));
     facts.push(fact("to delete", controller.unwanted.len().to_string()));
@@ -127,12 +128,53 @@ fn notes(controller: &Controller) -> Vec<String> {
     for (watched, failure) in &controller.failures {
         notes.push(format!("{watched}: {failure}"));
     }
+    for (node, beyond) in controller.routes.beyond().take(NOTES_MAX) {
+        notes.push(format!(
+            "node {node}: {beyond} routes of services are left out: a node has at most {ROUTES_OF_NODE_MAX}"
+        ));
+    }
+    notes.extend(unannounced(controller).take(NOTES_MAX));
+    let lacking = controller.balancers.lacking.iter().take(NOTES_MAX);
+    notes.extend(lacking.map(|(service, reason)| format!("Service {service}: {reason}")));
+    let balancers = &controller.balancers;
+    let failure = balancers.failure.iter();
+    notes.extend(failure.map(|reason| format!("addresses of load balancers: {reason}")));
+    let unreported = balancers.unreported.iter();
+    notes.extend(
+        unreported.map(|reason| format!("an Event of a Service was not written: {reason}")),
+    );
     let faults = controller.faults.iter().take(NOTES_MAX);
-    notes.extend(faults.map(|(key, reason)| format!("{}: {reason}", named(key))));
+    notes.extend(faults.map(|(key, reason)| format!("{}: {reason}", key.name())));
     let reports = controller.objects.reports().take(NOTES_MAX);
     notes.extend(reports.map(ToString::to_string));
     notes.extend(controller.follower.troubles());
     notes
+}
+
+/// Returns the addresses that no node announces, although an endpoint is ready.
+fn unannounced(controller: &Controller) -> impl Iterator<Item = String> + '_ {
+    let services = controller.routes.services();
+    services.flat_map(|(name, addresses)| {
+        let addresses = addresses.iter();
+        addresses.filter_map(move |(address, announced)| match announced {
+            Announced::Nowhere(
+                reason @ (Reason::NotUp | Reason::NoLocalEndpoint | Reason::Invalid),
+            ) => Some(format!(
+                "Service {name}: no node announces {address}: {reason}"
+            )),
+            _ => None,
+        })
+    })
+}
+
+/// Returns how many nodes announce how many addresses of services.
+fn announced(controller: &Controller) -> String {
+    let nodes = controller.routes.nodes().filter(|(_, may)| *may).count();
+    let services = controller.routes.services();
+    let addresses = services.flat_map(|(_, addresses)| addresses.values());
+    let is_announced = |announced: &&Announced| !matches!(announced, Announced::Nowhere(_));
+    let count = addresses.filter(is_announced).count();
+    format!("{count} on {nodes} nodes")
 }
 
 pub(crate) fn limits(controller: &Controller) -> Limits {

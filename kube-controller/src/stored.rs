@@ -3,20 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use calico_model::{EndpointName, Key, Kind, ResourceKey};
+use calico_model::{
+    ANNOUNCEMENTS_PREFIX, DEFAULT_CONFIGURATION, EndpointName, Kind, ResourceKey, SERVICES_PREFIX,
+};
 use calico_store::{Change, KeyRange, KeyValue, Revision};
 
+use crate::felix::{Changed, REPORTS_PREFIX, Reports, is_configuration};
 use crate::guard::{CONFIRMED_KEY, KEYS_PREFIX, SERVER_KEY};
 use crate::object::ObjectId;
+use crate::target::Target;
 
 /// The kinds of resources that the controller reads and writes.
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 10] = [
     Kind::Profile,
     Kind::Tier,
     Kind::NetworkPolicy,
     Kind::GlobalNetworkPolicy,
     Kind::WorkloadEndpoint,
     Kind::Node,
+    Kind::BgpConfiguration,
+    Kind::FelixConfiguration,
+    Kind::IpPool,
+    Kind::KubeControllersConfiguration,
 ];
 
 /// The orchestrator in the names of pods' endpoints.
@@ -34,9 +42,11 @@ pub struct Value {
 /// The resources in the datastore.
 #[derive(Debug, Default)]
 pub struct Stored {
-    resources: BTreeMap<ResourceKey, Value>,
+    resources: BTreeMap<Target, Value>,
+    /// What Felix reports about endpoints.
+    reports: Reports,
     /// The endpoints of each pod.
-    endpoints: BTreeMap<ObjectId, BTreeSet<ResourceKey>>,
+    endpoints: BTreeMap<ObjectId, BTreeSet<Target>>,
     record: Option<Value>,
     confirmation: Option<Value>,
     /// The revisions of own writes that the follower has not delivered yet, by key.
@@ -46,8 +56,14 @@ pub struct Stored {
 /// The part of the datastore that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A resource.
-    Resource(ResourceKey),
+    /// A key that the controller compares.
+    Target(Target),
+    /// The pools.
+    Pools,
+    /// The setting about addresses of load balancers.
+    AssignIps(Option<Bytes>),
+    /// Reports of Felix.
+    Reports(Changed),
     /// The record of the API server.
     Record,
     /// The confirmation of an operator.
@@ -60,7 +76,13 @@ impl Stored {
     /// Returns the ranges to follow.
     pub fn ranges() -> impl Iterator<Item = KeyRange> {
         let kinds = KINDS.into_iter().map(|kind| kind.prefix());
-        let all = kinds.chain([KEYS_PREFIX.to_owned()]);
+        let others = [
+            KEYS_PREFIX,
+            ANNOUNCEMENTS_PREFIX,
+            SERVICES_PREFIX,
+            REPORTS_PREFIX,
+        ];
+        let all = kinds.chain(others.map(str::to_owned));
         all.map(KeyRange::prefix)
     }
 
@@ -95,15 +117,31 @@ impl Stored {
             }
             _ => {}
         }
-        match text.parse() {
-            Ok(Key::Resource(key)) => {
-                if !is_ignored {
-                    self.set_resource(&key, value);
-                }
-                Part::Resource(key)
-            }
-            _ => Part::Other,
+        if text.starts_with(REPORTS_PREFIX) {
+            let octets = value.as_ref().map(|value| &*value.octets);
+            return Part::Reports(self.reports.take(&text, octets));
         }
+        let Some(target) = Target::parse(&text) else {
+            return Part::Other;
+        };
+        match target.resource() {
+            Some(key) if key.kind() == Kind::IpPool => return Part::Pools,
+            Some(key) if key.kind() == Kind::KubeControllersConfiguration => {
+                return match key.name() {
+                    DEFAULT_CONFIGURATION => Part::AssignIps(value.map(|value| value.octets)),
+                    _ => Part::Other,
+                };
+            }
+            _ => {}
+        }
+        if let Some(key) = target.resource().filter(|key| is_configuration(key)) {
+            let octets = value.as_ref().map(|value| &*value.octets);
+            return Part::Reports(self.reports.set_configuration(key, octets));
+        }
+        if !is_ignored {
+            self.set_target(&target, value);
+        }
+        Part::Target(target)
     }
 
     /// Returns whether the follower has not yet reached the last own write of a key.
@@ -123,7 +161,7 @@ impl Stored {
     /// since, it also delivers the present one.
     pub fn set_own(
         &mut self,
-        key: &ResourceKey,
+        key: &Target,
         was: Revision,
         value: Option<Value>,
         written: Option<Revision>,
@@ -136,7 +174,7 @@ impl Stored {
             Some(revision) => drop(self.own.insert(key.to_string(), revision)),
             None => drop(self.own.remove(&key.to_string())),
         }
-        self.set_resource(key, value);
+        self.set_target(key, value);
     }
 
     /// Sets the record after an own write. `was`: the revision of the record before it.
@@ -153,8 +191,8 @@ impl Stored {
         self.own.clear();
     }
 
-    fn set_resource(&mut self, key: &ResourceKey, value: Option<Value>) {
-        let pod = pod_of(key);
+    fn set_target(&mut self, key: &Target, value: Option<Value>) {
+        let pod = key.resource().and_then(pod_of);
         match value {
             Some(value) => {
                 self.resources.insert(key.clone(), value);
@@ -176,18 +214,23 @@ impl Stored {
         }
     }
 
-    /// Returns the stored value of a resource.
-    pub fn get(&self, key: &ResourceKey) -> Option<&Value> {
+    /// Returns the stored value of a key.
+    pub fn get(&self, key: &Target) -> Option<&Value> {
         self.resources.get(key)
     }
 
-    /// Returns the keys of all resources.
-    pub fn keys(&self) -> impl Iterator<Item = &ResourceKey> {
+    /// Returns what Felix reports about endpoints.
+    pub const fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
+    /// Returns all keys.
+    pub fn keys(&self) -> impl Iterator<Item = &Target> {
         self.resources.keys()
     }
 
     /// Returns the endpoints of a pod.
-    pub fn endpoints(&self, pod: &ObjectId) -> impl Iterator<Item = &ResourceKey> {
+    pub fn endpoints(&self, pod: &ObjectId) -> impl Iterator<Item = &Target> {
         self.endpoints.get(pod).into_iter().flatten()
     }
 
@@ -252,7 +295,7 @@ mod tests {
         let key = format!("{prefix}prod/r1--c07-k8s-web--0-eth0");
         let other = format!("{prefix}prod/r1--c07-openstack-web--0-eth0");
         stored.set(other.as_bytes(), Some(value(1)));
-        let Part::Resource(found) = stored.set(key.as_bytes(), Some(value(2))) else {
+        let Part::Target(found) = stored.set(key.as_bytes(), Some(value(2))) else {
             panic!("no resource");
         };
         let pod = ObjectId {
@@ -265,16 +308,16 @@ mod tests {
     }
 
     /// Returns a store with a profile of revision 2, and the key of it.
-    fn one() -> (Stored, ResourceKey) {
+    fn one() -> (Stored, Target) {
         let mut stored = Stored::default();
         let key = format!("{}kns.a", Kind::Profile.prefix());
         match stored.set(key.as_bytes(), Some(value(2))) {
-            Part::Resource(key) => (stored, key),
+            Part::Target(key) => (stored, key),
             part => panic!("{part:?}"),
         }
     }
 
-    fn deliver(stored: &mut Stored, key: &ResourceKey, revision: i64) {
+    fn deliver(stored: &mut Stored, key: &Target, revision: i64) {
         stored.set(key.to_string().as_bytes(), Some(value(revision)));
     }
 

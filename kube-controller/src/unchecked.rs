@@ -2,24 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use calico_model::{Kind, ResourceKey};
+use calico_model::Kind;
 
-/// A set of resources. Policies, tiers and profiles precede endpoints and Nodes, of which there are many.
+use crate::target::Target;
+
+/// A set of keys. Routes and members of services precede policies, tiers and profiles. Endpoints and
+/// Nodes are last, because there are many of them.
 #[derive(Debug, Default)]
 pub(crate) struct Unchecked {
-    first: BTreeSet<ResourceKey>,
-    last: BTreeSet<ResourceKey>,
+    first: BTreeSet<Target>,
+    last: BTreeSet<Target>,
 }
 
 impl Unchecked {
-    pub(crate) fn insert(&mut self, key: ResourceKey) -> bool {
-        match key.kind() {
-            Kind::WorkloadEndpoint | Kind::Node => self.last.insert(key),
+    pub(crate) fn insert(&mut self, key: Target) -> bool {
+        match key.resource().map(|key| key.kind()) {
+            Some(Kind::WorkloadEndpoint | Kind::Node) => self.last.insert(key),
             _ => self.first.insert(key),
         }
     }
 
-    pub(crate) fn pop_first(&mut self) -> Option<ResourceKey> {
+    pub(crate) fn pop_first(&mut self) -> Option<Target> {
         self.first.pop_first().or_else(|| self.last.pop_first())
     }
 
@@ -32,8 +35,8 @@ impl Unchecked {
     }
 }
 
-impl Extend<ResourceKey> for Unchecked {
-    fn extend<T: IntoIterator<Item = ResourceKey>>(&mut self, keys: T) {
+impl Extend<Target> for Unchecked {
+    fn extend<T: IntoIterator<Item = Target>>(&mut self, keys: T) {
         for key in keys {
             self.insert(key);
         }
@@ -42,22 +45,33 @@ impl Extend<ResourceKey> for Unchecked {
 
 #[cfg(test)]
 mod tests {
+    use calico_model::{ResourceKey, ServiceRoutesKey};
+
     use super::*;
 
     #[test]
     fn policies_and_profiles_precede_endpoints_and_nodes() {
-        let key = |kind, namespace, name| ResourceKey::new(kind, namespace, name).expect("a key");
+        let key = |kind, namespace, name| {
+            let key = ResourceKey::new(kind, namespace, name).expect("a key");
+            Target::Resource(key)
+        };
         let mut unchecked = Unchecked::default();
         unchecked.extend([
             key(Kind::Node, None, "a"),
             key(Kind::WorkloadEndpoint, Some("a"), "a-k8s-a-eth0"),
             key(Kind::NetworkPolicy, Some("z"), "z"),
             key(Kind::Profile, None, "z"),
+            Target::Routes(ServiceRoutesKey::of("n1")),
         ]);
-        assert_eq!(unchecked.len(), 4);
+        assert_eq!(unchecked.len(), 5);
+        assert!(
+            unchecked
+                .pop_first()
+                .is_some_and(|key| key.resource().is_none())
+        );
         let mut kinds = Vec::new();
         while let Some(key) = unchecked.pop_first() {
-            kinds.push(key.kind());
+            kinds.extend(key.resource().map(ResourceKey::kind));
         }
         let (first, last) = kinds.split_at(2);
         assert!(first.contains(&Kind::NetworkPolicy) && first.contains(&Kind::Profile));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calico_model::ResourceKey;
 use calico_store::{
     Compare, CompareWith, Comparison, Delete, Error, KeyRange, KeyValue, Op, OpReply, Put, Query,
     Revision, Store, Txn,
@@ -11,11 +10,12 @@ use calico_store::{
 
 use crate::guard::{CONFIRMED_KEY, SERVER_KEY};
 use crate::stored::Value;
+use crate::target::Target;
 
 /// A write of a resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    pub(crate) key: ResourceKey,
+    pub(crate) key: Target,
     /// The value; `None` deletes the resource.
     pub(crate) octets: Option<Bytes>,
     /// The revision that the stored value must have.

@@ -1,8 +1,10 @@
 //! Requests for specific addresses.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calico_ipam::{AddressRequest, Given, Ipam, IpamError, Pool, Release};
+use calico_ipam::{AddressRequest, Given, Ipam, IpamError, Pool, Release, Request, Taker};
+use calico_model::AffinityOwner;
 use calico_store::{KeyRange, LeaseId, Store};
 use etcd_lite::Local;
 use serde_json::{Value, json};
@@ -233,4 +235,50 @@ async fn pools_are_found_by_name_or_range_with_reservations() {
     put("ipreservations/gw", spec("gw", json!({"reservedCIDRs": 1}))).await;
     let error = ipam.pools().await.unwrap_err().to_string();
     assert!(error.contains("ipreservations/gw: "), "{error}");
+}
+
+// Promise (Kubernetes): Addresses of load balancers are in blocks of their own owner, without a limit of
+// blocks, and no host borrows from them.
+#[tokio::test]
+async fn virtual_owner_has_blocks_of_its_own() {
+    let store = Local::empty();
+    let ipam = Ipam::new(&store);
+    let balancers = ipam.of_virtual_owner();
+    let pool = Pool {
+        cidr: "192.0.2.0/24".parse().expect("a range"),
+        block_size: 29,
+    };
+    let of = |handle: &str| Taker {
+        handle: handle.to_owned(),
+        attributes: BTreeMap::default(),
+    };
+    let taker = of("lb-1");
+    let request = |host, taker, count| Request {
+        host,
+        taker,
+        count,
+        pools: std::slice::from_ref(&pool),
+        reserved: &[],
+        blocks_max: None,
+    };
+    let given = balancers
+        .assign(&request("load-balancer", &taker, 200))
+        .await;
+    assert_eq!(given.expect("addresses").len(), 200, "more than 20 blocks");
+    let owner = Some(AffinityOwner::Virtual("load-balancer".to_owned()));
+    for (cidr, block) in ipam.blocks().await.expect("blocks") {
+        let block = block.expect("a block");
+        assert_eq!(block.owner(), owner, "{cidr}");
+        let handles = block.holders().filter_map(|holder| holder.handle);
+        assert!(handles.into_iter().all(|handle| handle == "lb-1"));
+    }
+    let key = "/calico/ipam/v2/virtual/load-balancer/ipv4/block/";
+    let keys = store.list(KeyRange::prefix(key)).await.expect("a list");
+    assert_eq!(keys.items.len(), 25);
+    // The rest of the pool is free, and a host gets blocks of its own only.
+    let host = of("net.web");
+    let given = ipam.assign(&request("node1", &host, 57)).await;
+    assert!(matches!(given, Err(IpamError::UsedUp { assigned: 56, .. })));
+    let released = balancers.release_handle("lb-1").await.expect("released");
+    assert_eq!(released.len(), 200);
 }

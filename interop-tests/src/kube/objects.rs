@@ -98,6 +98,15 @@ impl Objects {
             );
             return Err(Rejected::new(409, "Conflict", message));
         }
+        let given = &object["metadata"]["uid"];
+        if given.is_string() && *given != before["metadata"]["uid"] {
+            let message = format!(
+                "Operation cannot be fulfilled on {} \"{name}\": Precondition failed: UID in \
+                 precondition: {given}, UID in object meta: {}",
+                resource.plural, before["metadata"]["uid"]
+            );
+            return Err(Rejected::new(409, "Conflict", message));
+        }
         for field in ["uid", "creationTimestamp"] {
             object["metadata"][field] = before["metadata"][field].clone();
         }

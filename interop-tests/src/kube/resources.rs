@@ -44,6 +44,7 @@ pub(super) const ALL: &[Resource] = &[
     core("pods", "Pod", true),
     core("configmaps", "ConfigMap", true),
     core("services", "Service", true),
+    core("events", "Event", true),
     core("serviceaccounts", "ServiceAccount", true),
     of(
         "networking.k8s.io/v1",

@@ -245,6 +245,14 @@ fn list(shared: &Shared, target: &Target, query: &Query) -> Result<Value, Reject
     }))
 }
 
+/// Completes a name that the client has begun.
+fn generated(body: &mut Value, revision: u64) -> Option<String> {
+    let beginning = body["metadata"]["generateName"].as_str()?;
+    let name = format!("{beginning}{revision:05x}");
+    body["metadata"]["name"] = json!(name);
+    Some(name)
+}
+
 fn no_match() -> Rejected {
     let message = "resourceVersionMatch is forbidden unless resourceVersion is provided";
     Rejected::new(422, "Invalid", message)
@@ -317,8 +325,11 @@ async fn write(
     let mut state = shared.state();
     let written = match verb {
         "create" => {
-            let body = object(body)?;
-            let name = body["metadata"]["name"].as_str().map(str::to_owned);
+            let mut body = object(body)?;
+            let name = match body["metadata"]["name"].as_str() {
+                Some(name) => Some(name.to_owned()),
+                None => generated(&mut body, state.objects.revision),
+            };
             let target = Target {
                 name,
                 ..target.clone()

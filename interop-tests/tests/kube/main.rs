@@ -1,9 +1,11 @@
 //! The controller of Kubernetes, and the API server of the tests. No namespaces of the kernel.
 
+mod balanced;
 mod failures;
 mod guarded;
 mod kubectl;
 mod rig;
+mod served;
 mod server;
 mod start;
 mod written;

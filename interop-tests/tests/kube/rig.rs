@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use calico_model::{Key, RESOURCES_PREFIX, ResourceKey};
+use calico_model::RESOURCES_PREFIX;
 use calico_store::{KeyRange, LeaseId, Store as _};
-use cambric_kube::{Access, Controller, Trust};
+use cambric_kube::{Access, Controller, Target, Trust};
 use etcd_lite::Local;
 use interop_tests::{ApiServer, PATIENCE, READY};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How often a condition is evaluated without an input.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs a test.
 pub(crate) fn run(test: impl Future<Output = ()>) {
@@ -105,11 +105,8 @@ pub(crate) async fn until_stored(controller: &mut Controller, path: &str, is_sto
     until(controller, path, condition).await;
 }
 
-pub(crate) fn key(path: &str) -> ResourceKey {
-    match format!("{RESOURCES_PREFIX}{path}").parse() {
-        Ok(Key::Resource(key)) => key,
-        other => panic!("{path}: {other:?}"),
-    }
+pub(crate) fn key(path: &str) -> Target {
+    Target::parse(&format!("{RESOURCES_PREFIX}{path}")).expect("a key")
 }
 
 pub(crate) fn namespace(name: &str) -> Value {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use calico_model::ResourceKey;
 use calico_store::Status;
 
 use super::Controller;
@@ -11,12 +10,19 @@ use crate::guard::Held;
 use crate::kinds::Watched;
 use crate::limits::{LOSSES_MAX, LOSSES_PERCENT_MAX};
 use crate::objects::Completeness;
+use crate::target::Target;
 
 impl Controller {
     /// Compares new lists with the datastore once that is in sync.
     pub(super) fn look_at_lists(&mut self) {
         if self.status == Status::InSync {
-            for watched in std::mem::take(&mut self.new_lists) {
+            // The record of a service without slices belongs to the service.
+            let is_complete = self.objects.completeness(Watched::Service) != Completeness::Unknown;
+            let is_due = |watched: &Watched| *watched != Watched::EndpointSlice || is_complete;
+            let lists = std::mem::take(&mut self.new_lists);
+            let (due, later) = lists.into_iter().partition::<BTreeSet<_>, _>(is_due);
+            self.new_lists = later;
+            for watched in due {
                 self.look_at_losses(watched);
             }
         }
@@ -25,11 +31,11 @@ impl Controller {
     /// Compares a list with the datastore: many missing objects, and missing objects of a kind that was
     /// never recorded, hold deletions until the server is confirmed.
     fn look_at_losses(&mut self, watched: Watched) {
-        let owned = |key: &&ResourceKey| Watched::owner_of(key) == Some(watched);
+        let owned = |key: &&Target| Watched::owner_of(key) == Some(watched);
         let (mut all, mut missing) = (0, 0);
         for key in self.stored.keys().filter(owned) {
             all += 1;
-            let is_missing = self.objects.owner(key).is_none() && !self.proven.contains(key);
+            let is_missing = !self.has_object(key) && !self.proven.contains(key);
             missing += usize::from(is_missing);
         }
         if missing > 0 && !self.guard.has_recorded(watched) {
@@ -54,10 +60,10 @@ impl Controller {
 
     /// Records that the deletion of all resources without an object is wanted by an operator.
     pub(super) fn prove_losses(&mut self) {
-        let is_missing = |key: &&ResourceKey| {
+        let is_missing = |key: &&Target| {
             Watched::owner_of(key).is_some_and(|watched| {
                 self.objects.completeness(watched) == Completeness::Complete
-                    && self.objects.owner(key).is_none()
+                    && !self.has_object(key)
             })
         };
         let missing: BTreeSet<_> = self.stored.keys().filter(is_missing).cloned().collect();
@@ -65,8 +71,8 @@ impl Controller {
     }
 
     /// Returns the resources that may be deleted now: their kind has no failure, and its watch is open.
-    pub(super) fn deletable(&self) -> impl Iterator<Item = &ResourceKey> {
-        let is_followed = |key: &&ResourceKey| {
+    pub(super) fn deletable(&self) -> impl Iterator<Item = &Target> {
+        let is_followed = |key: &&Target| {
             Watched::owner_of(key).is_some_and(|watched| {
                 self.followed.contains(&watched) && !self.failures.contains_key(&watched)
             })

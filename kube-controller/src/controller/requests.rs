@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calico_model::ResourceKey;
-use calico_store::resources::named;
 use calico_store::{Error, Revision};
 use daemon_common::events::{Event, Text, emit};
 use tokio::time::Instant;
@@ -13,8 +11,9 @@ use super::Controller;
 use crate::guard::{CONFIRMED_KEY, is_uid};
 use crate::kinds::Watched;
 use crate::limits::{WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH};
-use crate::plan::{Change, plan};
+use crate::plan::Change;
 use crate::stored::Value;
+use crate::target::Target;
 use crate::write::{Job, Written, write_all, write_record};
 use kube_client::{Failure, Server};
 
@@ -32,7 +31,7 @@ pub(super) enum Done {
         result: Result<Revision, Error>,
     },
     Verified {
-        keys: Vec<ResourceKey>,
+        keys: Vec<Target>,
         result: Result<String, Failure>,
     },
 }
@@ -47,6 +46,7 @@ impl Controller {
             && self.guard.confirm(text)
         {
             self.prove_losses();
+            self.sweep(true);
             if let Some(record) = self.new_record() {
                 self.write_record(record, Some(revision));
             }
@@ -184,11 +184,11 @@ impl Controller {
     }
 
     /// Deletes resources that are still unwanted.
-    fn delete(&mut self, keys: Vec<ResourceKey>) {
+    fn delete(&mut self, keys: Vec<Target>) {
         let mut jobs = Vec::new();
         for key in keys {
             self.unwanted.remove(&key);
-            match plan(&key, &self.objects, &self.stored) {
+            match self.plan(&key) {
                 Ok(Change::Delete { was }) => jobs.push(Job {
                     key,
                     octets: None,
@@ -217,7 +217,7 @@ impl Controller {
                         self.counts.deleted += 1;
                         self.proven.remove(&job.key);
                         emit(Event::KubernetesResourceDeleted {
-                            resource: Text::new(named(&job.key)),
+                            resource: Text::new(job.key.name()),
                         });
                     }
                 }
@@ -247,7 +247,7 @@ impl Controller {
     /// follower delivers it.
     fn learn(
         &mut self,
-        key: ResourceKey,
+        key: Target,
         was: Revision,
         value: Option<Value>,
         written: Option<Revision>,
@@ -278,7 +278,7 @@ impl Controller {
 
 /// Returns the UID of the namespace that identifies a server. No other object, and no answer of a proxy,
 /// has one.
-fn uid_of(value: &serde_json::Value) -> Result<String, Failure> {
+pub(super) fn uid_of(value: &serde_json::Value) -> Result<String, Failure> {
     let metadata = &value["metadata"];
     let is_identity = value["kind"] == "Namespace" && metadata["name"] == super::IDENTITY;
     match metadata["uid"].as_str() {
