@@ -21,7 +21,7 @@ use crate::ipam;
 use crate::link::{self, HOST_MAC, Inside, Link, Links, Netns, Pair, Wanted};
 use crate::lock;
 use crate::request::Request;
-use crate::site::{Site, text};
+use crate::site::Site;
 
 /// Connects a container and returns the result in the configuration's version. A container that is
 /// already connected gets the same result again. A failed ADD removes everything that it created,
@@ -111,8 +111,7 @@ impl Attaching<'_> {
         if let Some(link) = left.link {
             host.delete(&link).await?;
         }
-        let before = left.item.as_ref().map(|item| text(item, "containerID"));
-        let taken = ipam::take(site, self.request, identity, self.facts, before).await?;
+        let taken = ipam::take(site, self.request, identity, self.facts).await?;
         let addresses: Vec<IpAddr> = taken.ips.iter().map(|ip| ip.address.addr()).collect();
         let routes = routes(site.config, &taken);
         let inside = self.plug(host, &addresses, &routes).await?;

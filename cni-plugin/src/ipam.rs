@@ -17,19 +17,17 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::facts::Facts;
 use crate::failure::{Code, Failure};
-use crate::identity::{Identity, handle};
+use crate::identity::Identity;
 use crate::lock;
 use crate::request::{Command, Request};
 use crate::site::Site;
 
-/// Assigns addresses to an attachment. The addresses of an earlier attempt are released first, and if the
-/// pod requests addresses by name, also those of its container before, which may have them.
+/// Assigns addresses to an attachment. The addresses of an earlier attempt are released first.
 pub(crate) async fn take(
     site: &Site<'_>,
     request: &Request,
     identity: &Identity,
     facts: &Facts,
-    before: Option<&str>,
 ) -> Result<Answer, Failure> {
     let answer = match &site.config.ipam.delegate {
         Some(plugin) => {
@@ -37,16 +35,7 @@ pub(crate) async fn take(
             let _ = delegate_del(plugin, request).await;
             Answer::read(&delegate(plugin, request).await?)?
         }
-        None => {
-            let before = before.filter(|_| !facts.request.addresses.is_empty());
-            let before = before.map(|id| handle(&site.config.network, id, &identity.ifname));
-            let handles: Vec<&str> = [Some(&identity.handle), before.as_ref()]
-                .into_iter()
-                .flatten()
-                .map(String::as_str)
-                .collect();
-            own::take(site, request, identity, facts, &handles).await?
-        }
+        None => own::take(site, request, identity, facts).await?,
     };
     if answer.ips.is_empty() {
         return Err(Failure::new(
@@ -102,7 +91,7 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     site.ready().await?;
     let identity = Identity::of(request, &config)?;
     let facts = Facts::of(request, &config, &identity).await?;
-    let mut answer = take(&site, request, &identity, &facts, None).await?;
+    let mut answer = take(&site, request, &identity, &facts).await?;
     answer.routes.clone_from(&config.ipam.routes);
     answer.write(config.version)
 }

@@ -14,6 +14,7 @@ use calico_model::{AffinityOwner, ServiceName};
 use calico_store::Store;
 use serde_json::{Value, json};
 
+use crate::config::DAEMON;
 use kube_client::{Access, Failure, Server};
 
 /// The owner of the blocks of load balancers: `virtual:load-balancer`.
@@ -274,8 +275,8 @@ pub(crate) async fn report(
         "involvedObject": {"kind": "Service", "apiVersion": "v1", "namespace": namespace,
             "name": name, "uid": uid},
         "type": "Warning", "reason": word, "message": reason,
-        "source": {"component": crate::report::DAEMON},
-        "reportingComponent": crate::report::DAEMON,
+        "source": {"component": DAEMON},
+        "reportingComponent": DAEMON,
         "firstTimestamp": time, "lastTimestamp": time, "count": 1,
     });
     let path = format!("/api/v1/namespaces/{namespace}/events");

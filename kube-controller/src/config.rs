@@ -12,6 +12,9 @@ use toml::Spanned;
 
 use kube_client::{Access, AccessError, Credential, Trust, cluster_access};
 
+/// The name of the program.
+pub const DAEMON: &str = "cambric-kube";
+
 /// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

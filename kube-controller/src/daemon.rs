@@ -14,9 +14,9 @@ use daemon_common::{Command, Reply};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, DAEMON};
 use crate::controller::{Controller, Input};
-use crate::report::{self, DAEMON};
+use crate::report;
 
 /// Why the daemon does not start. Each prints as one line with the remedy.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What Felix reports about the endpoints of pods, and on which nodes it reports at all.
+//! Reports of Felix about the endpoints of pods, and the nodes on which it reports at all.
 
 use std::collections::BTreeMap;
 

@@ -157,6 +157,15 @@ impl Guard {
         match serde_json::from_slice::<Record>(value) {
             Ok(record) => {
                 let is_first = self.record.is_none();
+                // Only a confirmation ends a stored hold: the leader has carried it out. An alarm with
+                // another reason is newer, and stays.
+                let held = self.record.as_ref().and_then(|known| known.held.clone());
+                if record.held.is_none()
+                    && held.is_some()
+                    && held == self.alarm.as_ref().map(ToString::to_string)
+                {
+                    self.alarm = None;
+                }
                 if let (Some(reason), None) = (&record.held, &self.alarm) {
                     self.alarm = Some(Held::Earlier(reason.clone()));
                 }
@@ -381,6 +390,31 @@ mod tests {
             guard.next_record().expect("a record").revisions["NetworkPolicy"],
             210
         );
+    }
+
+    #[test]
+    fn confirmation_by_the_leader_ends_the_hold_of_others() {
+        let follower = |uid: &str| {
+            let mut guard = known_server();
+            guard.set_uid(Some(uid));
+            let held = stored(&guard);
+            guard.set_record(Some(&held));
+            guard
+        };
+        let confirmed = br#"{"uid": "b", "revisions": {"NetworkPolicy": 200}}"#;
+        let mut same = follower("b");
+        assert_eq!(same.held(true), Some(Held::OtherServer));
+        same.set_record(Some(confirmed));
+        assert_eq!(same.held(true), None);
+        // This replica is connected to another server than the leader.
+        let mut other = follower("c");
+        other.set_record(Some(confirmed));
+        assert_eq!(other.held(true), Some(Held::OtherServer));
+        // A newer alarm is not that of the stored hold.
+        let mut newer = follower("b");
+        newer.alarm = Some(Held::InvalidRecord);
+        newer.set_record(Some(confirmed));
+        assert_eq!(newer.held(true), Some(Held::InvalidRecord));
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod unchecked;
 mod write;
 
 pub use balancers::AssignIps;
-pub use config::Config;
+pub use config::{Config, DAEMON};
 pub use controller::{Controller, Counts, Input};
 pub use daemon::{DaemonError, run};
 pub use felix::{Changed, Reports};
@@ -37,7 +37,6 @@ pub use object::{Object, ObjectId, Wanted};
 pub use objects::{Completeness, Objects, Touched};
 pub use plan::{Change, plan, plan_slice};
 pub use reader::{News, Reader};
-pub use report::DAEMON;
 pub use routes::Routes;
 pub use stored::{Part, Stored, Value};
 pub use target::Target;

@@ -5,15 +5,12 @@ use daemon_common::daemon::resident_kib;
 use daemon_common::events;
 use daemon_common::report::{Fact, Limit, Limits, Status, StoreFigures};
 
-use crate::config::Config;
+use crate::config::{Config, DAEMON};
 use crate::controller::Controller;
 use crate::guard::CONFIRMED_KEY;
 use crate::kinds::Watched;
 use crate::limits::{NOTES_MAX, OBJECTS_OF_KIND_MAX, ROUTES_OF_NODE_MAX};
 use crate::objects::Completeness;
-
-/// The name of the program.
-pub const DAEMON: &str = "cambric-kube";
 
 /// Returns the state in one line.
 pub(crate) fn summary(controller: &Controller) -> String {

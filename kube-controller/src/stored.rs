@@ -43,7 +43,7 @@ pub struct Value {
 #[derive(Debug, Default)]
 pub struct Stored {
     resources: BTreeMap<Target, Value>,
-    /// What Felix reports about endpoints.
+    /// The reports of Felix about endpoints.
     reports: Reports,
     /// The endpoints of each pod.
     endpoints: BTreeMap<ObjectId, BTreeSet<Target>>,

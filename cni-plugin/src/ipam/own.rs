@@ -41,13 +41,12 @@ enum Plan {
     Any(Vec<Vec<Pool>>),
 }
 
-/// Assigns addresses to an attachment. The addresses of these handles are released first.
+/// Assigns addresses to an attachment.
 pub(super) async fn take(
     site: &Site<'_>,
     request: &Request,
     identity: &Identity,
     facts: &Facts,
-    handles: &[&str],
 ) -> Result<Answer, Failure> {
     let brought = &facts.request.addresses_without_ipam;
     if !brought.is_empty() {
@@ -57,9 +56,7 @@ pub(super) async fn take(
     // Calls of one host wait for each other: what needs no lock is done before.
     let early = async {
         // Release the addresses of an earlier attempt that was not cleaned up.
-        for handle in handles {
-            ipam.release_handle(handle).await?;
-        }
+        ipam.release_handle(&identity.handle).await?;
         ipam.host_blocks(&site.config.node).await
     };
     let early = within(IPAM_TIMEOUT, early);

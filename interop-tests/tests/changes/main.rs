@@ -24,6 +24,8 @@ fn keys() -> Keys {
         ("password", "\"secret\""),
         ("ttl_security", "true"),
         ("add_path", "\"both\""),
+        ("bfd_auth", "\"simple\""),
+        ("bfd_keys", "\"1 key\""),
     ];
     keys.map(|(key, value)| (key, value.to_owned())).into()
 }

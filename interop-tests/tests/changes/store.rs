@@ -22,6 +22,7 @@ fn resource(kind: &str, name: &str) -> String {
 const CONFIGURATION: &str = "bgpconfigurations/default";
 const PEERING: &str = "bgppeers/bird";
 const WORKLOADS: &str = "bgppeers/workloads";
+const TIMERS: &str = "bfdconfigurations/fast";
 const FILTER: &str = "bgpfilters/some";
 const POOL: &str = "ippools/pool-v4";
 const OURS: &str = "nodes/h1";
@@ -137,8 +138,12 @@ impl Flip {
             return contents;
         }
         let (kind, name) = self.place.split_once('/').expect("a kind and a name");
-        if self.place == WORKLOADS {
-            let text = r#"{"spec":{"localWorkloadSelector":"all()","asNumber":65010}}"#;
+        let created = match self.place {
+            WORKLOADS => Some(r#"{"spec":{"localWorkloadSelector":"all()","asNumber":65010}}"#),
+            TIMERS => Some(r#"{"spec":{"nodeSelector":"all()","interfaces":[{}]}}"#),
+            _ => None,
+        };
+        if let Some(text) = created {
             contents.insert(resource(kind, name), text.to_owned());
             return contents;
         }

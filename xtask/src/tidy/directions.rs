@@ -182,6 +182,7 @@ pub const TABLE: &[Row] = &[
         4,
         &[
             "calico-kubernetes",
+            "calico-ipam",
             "calico-model",
             "calico-store",
             "daemon-common",

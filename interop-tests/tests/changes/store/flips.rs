@@ -2,7 +2,9 @@
 
 use bgp_config::changes::STORE_KEYS;
 
-use super::{BLOCK, CONFIGURATION, FILTER, Flip, OURS, PEERING, POOL, THEIRS, WORKLOADS, flip};
+use super::{
+    BLOCK, CONFIGURATION, FILTER, Flip, OURS, PEERING, POOL, THEIRS, TIMERS, WORKLOADS, flip,
+};
 
 /// Returns the changes of a row.
 pub(super) fn flips(key: &str) -> &'static [Flip] {
@@ -107,6 +109,14 @@ const FLIPS: &[(&str, &[Flip])] = &[
             CONFIGURATION,
             "\"metadata\":{",
             r#""metadata":{"annotations":{"cambric.io/reflectors-per-node":"3"},"#,
+        )],
+    ),
+    (
+        "BGPConfiguration `metadata.annotations`: `cambric.io/fabric-bfd`",
+        &[flip(
+            CONFIGURATION,
+            "\"metadata\":{",
+            r#""metadata":{"annotations":{"cambric.io/fabric-bfd":"false"},"#,
         )],
     ),
     (
@@ -237,6 +247,14 @@ const FLIPS: &[(&str, &[Flip])] = &[
             field(PEERING, r#""spec":{"keepOriginalNextHop":true,"#),
         ],
     ),
+    (
+        "BGPPeer `spec.failureDetectionMode`",
+        &[field(
+            PEERING,
+            r#""spec":{"failureDetectionMode":"BFDIfDirectlyConnected","#,
+        )],
+    ),
+    ("BFDConfiguration: all", &[flip(TIMERS, "", "")]),
     (
         "BGPPeer `spec.password`, and the secret it names",
         &[flip(PEERING, "\"word\"", "\"other\"")],
