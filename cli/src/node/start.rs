@@ -119,7 +119,7 @@ struct Start {
     resources: Resources,
     cluster: Option<Cluster>,
     cni: Option<Cni>,
-    /// Whether the condition was cleared.
+    /// Whether the condition was cleared, or may have been.
     is_up: bool,
 }
 
@@ -379,12 +379,13 @@ impl Start {
             cni.write_configuration()?;
             tracing::info!(path = %cni.path().display(), "CNI configuration written");
         }
+        // A signal may end this function when the server has the condition, and before its answer.
+        self.is_up = true;
         if let Some(cluster) = &mut self.cluster {
             let set = cluster.set_network(true).await;
             set.context("the condition NetworkUnavailable")?;
             tracing::info!("condition NetworkUnavailable is False");
         }
-        self.is_up = true;
         Ok(())
     }
 
