@@ -34,8 +34,6 @@ impl Secured {
         let network = node.network(json!({
             "kubernetes": {"kubeconfig": kubeconfig},
             "feature_control": {"floating_ips": true, "ip_addrs_no_ipam": true},
-            // These tests are about what the plugin reads and writes, not about Felix.
-            "policy_setup_timeout_seconds": 0,
         }));
         Some(Self { api, network })
     }
