@@ -2,7 +2,7 @@
 
 use super::Program::{Felix, Kubernetes};
 use super::Shape::{Any, Object, Text};
-use super::{Fields, always, by, envelope, no, parts, record};
+use super::{Fields, always, by, envelope, is_set, no, parts, record};
 
 pub(super) const BLOCK_AFFINITY: Fields = envelope!(no(
     None,
@@ -55,28 +55,28 @@ pub(super) const KUBE_CONTROLLERS_CONFIGURATION: Fields = envelope!(parts(
             None,
             "logSeverityScreen",
             Text,
-            always,
+            is_set,
             "set `log` in the file of cambric-kube",
         ),
         no(
             None,
             "healthChecks",
             Any,
-            always,
+            is_set,
             "readiness is that of `cambric show status`",
         ),
         no(
             None,
             "etcdV3CompactionPeriod",
             Any,
-            always,
+            is_set,
             "set --auto-compaction-retention of etcd",
         ),
         no(
             None,
             "prometheusMetricsPort",
             Any,
-            always,
+            is_set,
             "set `metrics.listen` in the file of cambric-kube",
         ),
         by(Kubernetes, "controllers", Any),
@@ -84,7 +84,7 @@ pub(super) const KUBE_CONTROLLERS_CONFIGURATION: Fields = envelope!(parts(
             None,
             "debugProfilePort",
             Any,
-            always,
+            is_set,
             "cambric-kube has no port for profiles",
         ),
     ]),

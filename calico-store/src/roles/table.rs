@@ -203,6 +203,7 @@ pub(super) const TABLE: &[Row] = &[
     row(RouteReflector, Read, All(Kind::IpPool), "pools, for filters"),
     row(RouteReflector, Read, Keys::OwnAffinities, "the blocks of the node"),
     row(RouteReflector, Read, Prefix(FABRIC_PREFIX), "other route reflectors, drain requests"),
+    row(RouteReflector, Read, Keys::OwnServiceRoutes, "the services that the node announces"),
     row(RouteReflector, Read, All(Kind::WorkloadEndpoint), "origin validation"),
     row(RouteReflector, Read, Prefix(IpamKey::HOSTS), "origin validation"),
     row(RouteReflector, Read, Prefix(ANNOUNCEMENTS_PREFIX), "origin validation"),
