@@ -25,6 +25,16 @@ pub(crate) fn socket(site: &Site) -> PathBuf {
     site.host.directory().join("bfd-clients.sock")
 }
 
+/// Returns the multiplier in a value of the key `bfd` of Cambric's neighbors, or its default.
+pub(crate) fn bfd_multiplier(bfd: &str) -> u8 {
+    let Some((_, after)) = bfd.split_once("multiplier = ") else {
+        return 3;
+    };
+    let digits = after.split(|next: char| !next.is_ascii_digit()).next();
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.expect("a multiplier of 1 to 255")
+}
+
 impl Bfd {
     /// Starts it.
     ///

@@ -42,16 +42,6 @@ pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     site.host.spawn("bird", &program)
 }
 
-/// Returns the multiplier in a value of the key `bfd` of Cambric's neighbors, or its default.
-fn bfd_multiplier(bfd: &str) -> u8 {
-    let Some((_, after)) = bfd.split_once("multiplier = ") else {
-        return 3;
-    };
-    let digits = after.split(|next: char| !next.is_ascii_digit()).next();
-    let number = digits.and_then(|digits| digits.parse().ok());
-    number.expect("a multiplier of 1 to 255")
-}
-
 fn write(site: &Site, setup: &Setup, own: &[Own]) {
     let number = site.number;
     let mut text = format!(
@@ -65,7 +55,7 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         let _ = writeln!(text, "{table}");
     }
     if let Some(bfd) = setup.bfd {
-        let multiplier = bfd_multiplier(bfd);
+        let multiplier = crate::bfd::bfd_multiplier(bfd);
         let auth = setup.bfd_auth.map(|auth| {
             let auth = auth.replace('-', " ");
             format!("authentication {auth}; password \"{BFD_SECRET}\" {{ id 7; }};")

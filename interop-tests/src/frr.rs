@@ -1,6 +1,6 @@
-//! FRR's bgpd, alone: its configuration, and its tables read as JSON through its vty socket.
+//! FRR's bgpd: its configuration, and its tables read as JSON through its vty socket.
 //!
-//! It runs without zebra and takes every next hop as reachable. Its files and its socket are in
+//! Without BFD it runs without zebra and takes every next hop as reachable. Its files and its socket are in
 //! the host's directory; `/etc/frr` and `/var/run/frr` are neither read nor written.
 
 use std::{
@@ -9,19 +9,26 @@ use std::{
 };
 
 use ipnet::IpNet;
-use netns_lab::{Error, Process, Program};
+use netns_lab::{Error, Host, Process, Program};
 use serde_json::Value;
 
 use crate::{
-    Route, Setup, Site, programs,
+    Route, Setup, Site,
+    bfd::bfd_multiplier,
+    programs,
     setup::{Neighbor, Own},
 };
 
 /// Where Debian puts FRR's daemons.
-const DAEMONS: &str = "/usr/lib/frr";
+pub(crate) const DAEMONS: &str = "/usr/lib/frr";
 
 pub(crate) fn installed() -> bool {
-    programs::foreign_in(DAEMONS, "bgpd").is_some() && programs::foreign("vtysh").is_some()
+    has("bgpd")
+}
+
+/// Returns whether a daemon of FRR and its shell are installed.
+pub(crate) fn has(daemon: &str) -> bool {
+    programs::foreign_in(DAEMONS, daemon).is_some() && programs::foreign("vtysh").is_some()
 }
 
 pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
@@ -30,8 +37,13 @@ pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     site.save("vtysh.conf", "");
     let directory = site.host.directory();
     let program = programs::foreign_in(DAEMONS, "bgpd").expect("FRR is installed");
+    let zebra = match setup.bfd {
+        Some(_) => format!("--socket={}/zserv.api", directory.display()),
+        None => "--no_zebra".to_owned(),
+    };
     let program = Program::new(program)
-        .args(["--no_zebra", "--skip_runas", "--log", "stdout"])
+        .arg(zebra)
+        .args(["--skip_runas", "--log", "stdout"])
         .args(["--vty_port", "0", "--config_file"])
         .arg(path)
         .arg("--pid_file")
@@ -89,6 +101,14 @@ fn config(site: &Site, setup: &Setup) -> String {
     }
     for neighbor in &setup.neighbors {
         text.push_str(&peer(neighbor));
+        if let Some(bfd) = setup.bfd {
+            let address = neighbor.address;
+            let multiplier = bfd_multiplier(bfd);
+            let _ = writeln!(text, " neighbor {address} bfd {multiplier} 300 300");
+            if setup.bfd_c_bit {
+                let _ = writeln!(text, " neighbor {address} bfd check-control-plane-failure");
+            }
+        }
     }
     for (name, words) in FAMILIES {
         text.push_str(&family(setup, name, words));
@@ -164,17 +184,26 @@ fn route_map(own: &Own) -> String {
 }
 
 pub(crate) async fn ask(site: &Site, commands: &[String]) -> Result<String, Error> {
+    ask_daemon(&site.host, "bgpd", commands).await
+}
+
+/// Returns the answers of a daemon of FRR to these commands.
+pub(crate) async fn ask_daemon(
+    host: &Host,
+    daemon: &str,
+    commands: &[String],
+) -> Result<String, Error> {
     let program = programs::foreign("vtysh").expect("FRR is installed");
     let mut program = Program::new(program)
         .arg("--vty_socket")
-        .arg(site.host.directory())
+        .arg(host.directory())
         .arg("--config_dir")
-        .arg(site.host.directory())
-        .args(["-d", "bgpd"]);
+        .arg(host.directory())
+        .args(["-d", daemon]);
     for command in commands {
         program = program.arg("-c").arg(command);
     }
-    let (_, text) = site.host.output(&program).await?;
+    let (_, text) = host.output(&program).await?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

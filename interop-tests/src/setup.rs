@@ -33,11 +33,13 @@ pub struct Setup {
     pub long_lived_s: Option<u32>,
     /// Whether this start is a graceful restart: BIRD and GoBGP need an option for it.
     pub restarted: bool,
-    /// The value of the key `bfd` of Cambric's neighbors, if all have BFD. BIRD has BFD then, too.
+    /// The value of the key `bfd` of Cambric's neighbors, if all have BFD. BIRD and FRR have BFD then, too.
     pub bfd: Option<&'static str>,
     /// The type of the authentication of BFD as a value of `bfd_auth`, if all neighbors have it, with
     /// one key: Cambric's programs and BIRD.
     pub bfd_auth: Option<&'static str>,
+    /// Whether the session of BFD is independent of the control plane (RFC 5882 §3.2): FRR only.
+    pub bfd_c_bit: bool,
     /// Further configuration in BIRD's syntax; BIRD only.
     pub extra: String,
 }
@@ -154,6 +156,7 @@ impl Setup {
             restarted: false,
             bfd: None,
             bfd_auth: None,
+            bfd_c_bit: false,
             extra: String::new(),
         }
     }
@@ -287,6 +290,13 @@ impl Setup {
     #[must_use]
     pub const fn authenticated(mut self, bfd_auth: &'static str) -> Self {
         self.bfd_auth = Some(bfd_auth);
+        self
+    }
+
+    /// Declares BFD independent of the control plane.
+    #[must_use]
+    pub const fn with_c_bit(mut self) -> Self {
+        self.bfd_c_bit = true;
         self
     }
 

@@ -1,7 +1,5 @@
 //! BFD with real processes: a host that is cut off silently loses its routes long before the hold time, and
 //! a killed BGP daemon ends no session of BFD.
-//!
-//! FRR is not tested: its bgpd uses BFD through zebra only, and runs without it here.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
