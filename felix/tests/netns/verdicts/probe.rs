@@ -20,6 +20,12 @@ pub(super) const ACK: u8 = 16;
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
 const COOKIE_ECHO: u8 = 10;
+/// A chunk that opens no connection.
+pub(super) const DATA: u8 = 0;
+/// Datagram Congestion Control Protocol. The kernel tracks it by addresses alone, or by ports too.
+pub(super) const DCCP: u8 = 33;
+/// UDP-Lite.
+pub(super) const UDP_LITE: u8 = 136;
 /// Generic routing encapsulation.
 pub(super) const GRE: u8 = 47;
 /// A protocol for experiments (RFC 3692).
@@ -35,6 +41,8 @@ pub(super) enum Kind {
     Sctp(u8),
     /// ICMP, or ICMPv6 in IPv6: type and code. The source port is the identifier.
     Icmp(u8, u8),
+    /// DCCP or UDP-Lite: other protocols with ports.
+    Ports(u8),
     /// Another protocol, without ports.
     Other(u8),
 }
@@ -81,13 +89,16 @@ impl Probe {
             Kind::Sctp(_) => protocol::SCTP,
             Kind::Icmp(..) if self.from.is_ipv4() => protocol::ICMP,
             Kind::Icmp(..) => protocol::ICMPV6,
-            Kind::Other(number) => number.into(),
+            Kind::Other(number) | Kind::Ports(number) => number.into(),
         };
         u8::try_from(number).unwrap()
     }
 
     pub(super) fn has_ports(&self) -> bool {
-        matches!(self.kind, Kind::Udp | Kind::Tcp(_) | Kind::Sctp(_))
+        matches!(
+            self.kind,
+            Kind::Udp | Kind::Tcp(_) | Kind::Sctp(_) | Kind::Ports(_)
+        )
     }
 
     pub(super) fn tuple(&self) -> Tuple {
@@ -106,7 +117,7 @@ impl Probe {
     /// Returns the answer to a packet that opens a connection.
     pub(super) fn answer(&self) -> Option<Self> {
         let kind = match self.kind {
-            Kind::Udp | Kind::Other(_) => self.kind,
+            Kind::Udp | Kind::Other(_) | Kind::Ports(_) => self.kind,
             Kind::Tcp(SYN) => Kind::Tcp(SYN | ACK),
             Kind::Sctp(INIT) => Kind::Sctp(INIT_ACK),
             Kind::Icmp(kind, code) => Kind::Icmp(answering(kind)?, code),
@@ -181,6 +192,20 @@ impl Probe {
                 let header = [&[kind, code, 0, 0, high, low, 0, 1][..], &end].concat();
                 self.with_sum(header, 2)
             }
+            Kind::Ports(UDP_LITE) => {
+                // The checksum covers all of it.
+                let header = [&ports, &[0; 4][..], &end].concat();
+                self.with_sum(header, 6)
+            }
+            // A request of DCCP with a long sequence number, of service 0.
+            Kind::Ports(_) => {
+                let header = [
+                    &ports,
+                    &[5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0][..],
+                    &end,
+                ];
+                self.with_sum(header.concat(), 6)
+            }
             // A header of version 0: the kernel translates no other one.
             Kind::Other(GRE) => [&[0, 0, 8, 0][..], &end].concat(),
             Kind::Other(_) => end,
@@ -235,8 +260,14 @@ pub(super) const fn answering(kind: u8) -> Option<u8> {
         8 => Some(0),
         13 => Some(14),
         14 => Some(13),
+        15 => Some(16),
+        16 => Some(15),
+        17 => Some(18),
+        18 => Some(17),
         128 => Some(129),
         129 => Some(128),
+        139 => Some(140),
+        140 => Some(139),
         _ => None,
     }
 }
@@ -277,13 +308,13 @@ impl Tracked {
             return (state::ESTABLISHED, true);
         }
         let opens = match probe.kind {
-            Kind::Udp | Kind::Other(_) => true,
+            Kind::Udp | Kind::Other(_) | Kind::Ports(_) => true,
             // The kernel also tracks a connection from a later segment on.
             Kind::Tcp(flags) => matches!(flags, SYN | ACK),
             Kind::Sctp(chunk) => chunk == INIT,
             Kind::Icmp(kind, _) => match probe.from.is_ipv4() {
-                true => matches!(kind, 8 | 13),
-                false => kind == 128,
+                true => matches!(kind, 8 | 13 | 15 | 17),
+                false => matches!(kind, 128 | 139),
             },
         };
         (if opens { state::NEW } else { state::INVALID }, false)

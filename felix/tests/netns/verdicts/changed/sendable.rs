@@ -8,7 +8,7 @@ use rule_audit::ranges::{Ranges, address, number, parse_network};
 use rule_audit::space::{Act, ConditionId, Place, ProgramId, Step};
 
 use super::ways::{Way, World};
-use crate::verdicts::probe::{self, GRE, Kind, Probe, RESET, SYN};
+use crate::verdicts::probe::{self, DATA, DCCP, GRE, Kind, Probe, RESET, SYN, UDP_LITE};
 use crate::verdicts::wires::{
     ALL_WORKLOADS, BEHIND, HOST, HOST_ASIDE, HOST_OTHER, Party, RECEIVED, addresses,
 };
@@ -58,14 +58,51 @@ const NOT_FORWARDED: [&[&str]; 2] = [
 /// Destination ports that the guard closes to workloads: those of the datastore, of DHCP clients, BGP, BFD,
 /// and of tunnels.
 const GUARDED: [u16; 9] = [1, 68, 179, 546, 1701, 3784, 4784, 4789, 6081];
-/// Protocols without ports that the kernel tracks by addresses alone; those above are not assigned, or
-/// have no header of an IPv6 extension.
-const PLAIN: [(u128, u128); 3] = [(61, 102), (104, 131), (141, 254)];
+/// Protocols without ports that the kernel tracks by addresses alone, by family. In IPv6, some numbers are
+/// those of extension headers.
+const PLAIN: [&[(u128, u128)]; 2] = [
+    &[
+        (0, 0),
+        (2, 3),
+        (5, 5),
+        (7, 16),
+        (18, 32),
+        (34, 40),
+        (42, 46),
+        (48, 49),
+        (52, 57),
+        (59, 114),
+        (116, 131),
+        (133, 135),
+        (137, 255),
+    ],
+    &[
+        (2, 3),
+        (5, 5),
+        (7, 16),
+        (18, 32),
+        (34, 40),
+        (42, 42),
+        (45, 46),
+        (48, 49),
+        (52, 57),
+        (61, 114),
+        (116, 131),
+        (133, 135),
+        (137, 255),
+    ],
+];
+/// The protocols of encapsulation among these, which the guard closes to workloads.
+const ENCAPSULATING: [&[u128]; 2] = [&[4, 41, 50, 51, 115], &[4, 41, 50, 115]];
+/// The numbers of extension headers of IPv6, which no rule sees as the protocol.
+const EXTENSIONS: [u128; 5] = [0, 43, 44, 51, 60];
+/// Protocols with ports of which a packet opens a connection, and an answer to it is established.
+const OTHER_PORTS: [u128; 2] = [DCCP as u128, UDP_LITE as u128];
 /// The type of an error, by family: destination unreachable.
 const UNREACHABLE: [u128; 2] = [3, 1];
 /// Types of requests and answers, by family.
-const REQUESTS: [&[u128]; 2] = [&[8, 13], &[128]];
-const ANSWERS: [&[u128]; 2] = [&[0, 14], &[129]];
+const REQUESTS: [&[u128]; 2] = [&[8, 13, 15, 17], &[128, 139]];
+const ANSWERS: [&[u128]; 2] = [&[0, 14, 16, 18], &[129, 140]];
 /// Types of neighbor discovery and of MLD, which the kernel never tracks. The guard closes router
 /// advertisements and redirects of workloads.
 const UNTRACKED: [(u128, u128); 2] = [(130, 133), (135, 136)];
@@ -75,6 +112,21 @@ const IDENTIFIER: u16 = 7;
 
 fn place(family: Family) -> usize {
     usize::from(family == Family::V6)
+}
+
+const fn icmp(family: Family) -> u128 {
+    match family {
+        Family::V4 => protocol::ICMP,
+        Family::V6 => protocol::ICMPV6,
+    }
+}
+
+/// Returns the ICMP of the other IP version, of which all packets are invalid.
+const fn other_icmp(family: Family) -> u128 {
+    match family {
+        Family::V4 => protocol::ICMPV6,
+        Family::V6 => protocol::ICMP,
+    }
 }
 
 /// Returns the addresses of networks of an IP version.
@@ -166,8 +218,44 @@ impl World<'_> {
             }
         };
         let program = self.first_of(kinds, program);
+        let existing = self.existing(way.family);
+        let program = self.first_of(existing, program);
         let places = self.places(way, false);
         self.first_of(vec![places], program)
+    }
+
+    /// Returns the protocols with the states that the kernel gives their packets.
+    fn existing(&mut self, family: Family) -> Vec<All> {
+        let (own, other) = (icmp(family), other_icmp(family));
+        let mut special = vec![own, other];
+        if family == Family::V6 {
+            special.extend(EXTENSIONS);
+        }
+        let plain = self.space.is_in(Field::Protocol, each(&special), false);
+        // Rules end the tracking of further packets, but none arrives untracked.
+        let is_tracked = Ranges::one(state::UNTRACKED);
+        let is_tracked = self.space.is_in(Field::State, is_tracked, false);
+        let is_own = self.space.is(Field::Protocol, own);
+        let is_other = self.space.is(Field::Protocol, other);
+        let new = Ranges::one(state::NEW);
+        let is_new = self.space.is_in(Field::State, new.clone(), true);
+        let is_later = self.space.is_in(Field::State, new, false);
+        let requests = each(REQUESTS[place(family)]);
+        let is_request = self.space.is_in(Field::IcmpType, requests, true);
+        let is_invalid = self.space.is(Field::State, state::INVALID);
+        let mut all = vec![
+            vec![plain, is_tracked],
+            vec![is_own, is_later, is_tracked],
+            vec![is_own, is_new, is_request],
+            vec![is_other, is_invalid],
+        ];
+        if family == Family::V6 {
+            let types = [UNTRACKED.to_vec(), OF_ROUTERS.to_vec(), vec![(143, 143)]].concat();
+            let is_of_link = self.space.is_in(Field::IcmpType, Ranges::of(types), true);
+            let is_untracked = self.space.is(Field::State, state::UNTRACKED);
+            all.push(vec![is_own, is_of_link, is_untracked]);
+        }
+        all
     }
 
     /// Returns a program for packets with one of these conditions; all others are dropped.
@@ -288,25 +376,31 @@ impl World<'_> {
 
     /// Returns the kinds of packets, by state and protocol.
     fn kinds(&mut self, way: &Way) -> Vec<All> {
-        let of_icmp = match way.family {
-            Family::V4 => protocol::ICMP,
-            Family::V6 => protocol::ICMPV6,
-        };
+        let of_icmp = icmp(way.family);
         let at = place(way.family);
         let has_host = [way.sender, way.receiver].contains(&Party::Host);
         let is_workload = matches!(way.sender, Party::Workload(_));
-        // The host ends connections of SCTP with an error.
-        let tracked = match has_host {
-            true => each(&[protocol::TCP, protocol::UDP]),
-            false => each(&[protocol::TCP, protocol::UDP, protocol::SCTP]),
-        };
-        let with_ports = each(&[protocol::TCP, protocol::UDP, protocol::SCTP]);
+        let mut with_ports = vec![protocol::TCP, protocol::UDP, protocol::SCTP];
+        let mut plain = PLAIN[at].to_vec();
+        if !has_host {
+            with_ports.extend(OTHER_PORTS);
+        }
+        if !is_workload {
+            let closed = ENCAPSULATING[at].iter();
+            plain.extend(closed.map(|number| (*number, *number)));
+        }
         let plain = match way.receiver {
             Party::Host => {
                 let own = RECEIVED.map(u128::from);
-                Ranges::of(PLAIN).intersection(&each(&own))
+                Ranges::of(plain).intersection(&each(&own))
             }
-            _ => Ranges::of(PLAIN),
+            _ => Ranges::of(plain),
+        };
+        let with_ports = each(&with_ports);
+        // The host ends connections of SCTP with an error.
+        let tracked = match has_host {
+            true => each(&[protocol::TCP, protocol::UDP]),
+            false => with_ports.clone(),
         };
         let to = way.receiver;
         let floating: Vec<(u128, u128)> = self
@@ -335,9 +429,12 @@ impl World<'_> {
             let gre = vec![self.space.is(Field::Protocol, GRE.into())];
             add(self, state::NEW, 0, gre);
         }
-        let invalid = each(&[protocol::TCP, protocol::UDP]);
+        let invalid = each(&[protocol::TCP, protocol::UDP, protocol::SCTP]);
         let invalid = self.ports(invalid, is_workload);
         add(self, state::INVALID, 0, invalid);
+        let other_icmp = self.space.is(Field::Protocol, other_icmp(way.family));
+        let other_icmp = vec![other_icmp];
+        add(self, state::INVALID, 0, other_icmp);
         if !is_workload {
             let answers = self.icmp(of_icmp, ANSWERS[at]);
             add(self, state::INVALID, 0, answers);
@@ -455,8 +552,10 @@ pub(super) fn exchange(way: &Way, of: &Packet) -> Exchange {
             protocol::TCP if state == state::INVALID => Kind::Tcp(RESET),
             protocol::TCP => Kind::Tcp(SYN),
             protocol::UDP => Kind::Udp,
+            protocol::SCTP if state == state::INVALID => Kind::Sctp(DATA),
             protocol::SCTP => Kind::OPENING[2],
-            protocol::ICMP | protocol::ICMPV6 => {
+            number if OTHER_PORTS.contains(&number) => Kind::Ports(octet(Field::Protocol)),
+            own if own == icmp(way.family) => {
                 Kind::Icmp(octet(Field::IcmpType), octet(Field::IcmpCode))
             }
             _ => Kind::Other(octet(Field::Protocol)),
