@@ -18,6 +18,8 @@ pub enum Part {
     BgpClient,
     /// The CNI plugin of a node, with its address management.
     Cni,
+    /// The start of a node: `cambric node start`.
+    NodeStart,
     /// A route reflector.
     RouteReflector,
     /// The collector of unused addresses: `cambric ipam gc`.
@@ -32,10 +34,11 @@ pub enum Part {
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Felix,
         Self::BgpClient,
         Self::Cni,
+        Self::NodeStart,
         Self::RouteReflector,
         Self::IpamGc,
         Self::Orchestrator,
@@ -47,7 +50,7 @@ impl Part {
     pub const fn is_of_one_node(self) -> bool {
         matches!(
             self,
-            Self::Felix | Self::BgpClient | Self::Cni | Self::RouteReflector
+            Self::Felix | Self::BgpClient | Self::Cni | Self::NodeStart | Self::RouteReflector
         )
     }
 
@@ -57,6 +60,7 @@ impl Part {
             Self::Felix => "felix",
             Self::BgpClient => "bgp-client",
             Self::Cni => "cni",
+            Self::NodeStart => "node-start",
             Self::RouteReflector => "route-reflector",
             Self::IpamGc => "ipam-gc",
             Self::Orchestrator => "orchestrator",
@@ -134,7 +138,10 @@ const CNI_ORCHESTRATORS: [&str; 2] = ["cni", "k8s"];
 
 use Access::{Read, ReadWrite, Write};
 use Keys::{Default, Kind as All, Prefix};
-use Part::{BgpClient, Cni, Felix, IpamGc, KubeController, Operator, Orchestrator, RouteReflector};
+use Part::{
+    BgpClient, Cni, Felix, IpamGc, KubeController, NodeStart, Operator, Orchestrator,
+    RouteReflector,
+};
 
 /// Every access, by part.
 #[rustfmt::skip]
@@ -193,6 +200,12 @@ pub(super) const TABLE: &[Row] = &[
     row(Cni, ReadWrite, Keys::OwnAffinities, "blocks of the node"),
     row(Cni, ReadWrite, Prefix(IpamKey::BLOCKS), "allocations, also in blocks of other nodes"),
     row(Cni, ReadWrite, Prefix(IpamKey::HANDLES), "allocations by container"),
+
+    row(NodeStart, Read, Default(Kind::ClusterInformation), "whether the datastore is ready"),
+    row(NodeStart, Read, All(Kind::Node), "whether another node has the address"),
+    row(NodeStart, Write, Keys::OwnNode, "the addresses of the node"),
+    row(NodeStart, Read, All(Kind::IpPool), "whether there are pools"),
+    row(NodeStart, ReadWrite, Keys::OwnFelixConfiguration, "Felix as Kubernetes needs it"),
 
     row(RouteReflector, Read, All(Kind::ClusterInformation), "whether the datastore is ready"),
     row(RouteReflector, Read, All(Kind::Node), "clients"),

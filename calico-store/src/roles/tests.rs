@@ -39,7 +39,15 @@ fn no_role_of_a_node_writes_the_fabrics_configuration() {
         for range in written(&role) {
             for kind in Kind::ALL {
                 let of_kind = KeyRange::prefix(kind.prefix());
-                let allowed = (role.part, *kind) == (Part::Cni, Kind::WorkloadEndpoint);
+                let allowed = match role.part {
+                    Part::Cni => *kind == Kind::WorkloadEndpoint,
+                    // One key of each, that of the node.
+                    Part::NodeStart => {
+                        range.end == RangeEnd::Single
+                            && matches!(kind, Kind::Node | Kind::FelixConfiguration)
+                    }
+                    _ => false,
+                };
                 assert!(allowed || !overlap(range, &of_kind), "{} {kind}", role.name);
             }
             let drains = KeyRange::prefix("/cambric/v1/drain/");
