@@ -6,7 +6,7 @@ use std::time::Duration;
 use bgp_config::{NextHops, Problem, Problems, Source};
 use bgp_daemon::Settings;
 use fib_sync::watch::{ImportRule, NamePattern};
-use fib_sync::{Owner, TABLE_MAIN};
+use fib_sync::{NexthopObjects, Owner, TABLE_MAIN};
 use kernel_events::marker;
 use serde::Deserialize;
 use toml::Spanned;
@@ -41,6 +41,8 @@ pub struct KernelSection {
     pub reconcile: Option<u32>,
     /// `on_exit`.
     pub on_exit: Option<OnExit>,
+    /// `nexthop_objects`.
+    pub nexthop_objects: Option<NexthopUse>,
     /// `felix`: whether Felix programs this host.
     pub felix: Option<bool>,
     /// `[[kernel.import]]`.
@@ -72,6 +74,26 @@ pub enum OnExit {
     Flush,
 }
 
+/// Whether installed routes share nexthop objects of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NexthopUse {
+    /// They do where the kernel has nexthop objects.
+    Auto,
+    /// They have their next hops themselves.
+    #[default]
+    Off,
+}
+
+impl From<NexthopUse> for NexthopObjects {
+    fn from(config: NexthopUse) -> Self {
+        match config {
+            NexthopUse::Auto => Self::Auto,
+            NexthopUse::Off => Self::Off,
+        }
+    }
+}
+
 /// The validated `[kernel]` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelConfig {
@@ -91,6 +113,8 @@ pub struct KernelConfig {
     pub reconcile: Duration,
     /// The treatment of installed routes at exit.
     pub on_exit: OnExit,
+    /// Whether installed routes share nexthop objects.
+    pub nexthop_objects: NexthopUse,
     /// Whether this host is ready only when Felix has programmed it; `None` if neither the file nor the
     /// machine has been asked.
     pub felix: Option<bool>,
@@ -109,6 +133,7 @@ impl Default for KernelConfig {
             grace: Duration::from_secs(120),
             reconcile: Duration::from_secs(60),
             on_exit: OnExit::Keep,
+            nexthop_objects: NexthopUse::Off,
             felix: None,
             import: vec![ImportRule::default()],
         }
@@ -231,6 +256,7 @@ impl KernelSection {
             grace: seconds(self.grace, default.grace),
             reconcile: seconds(self.reconcile, default.reconcile),
             on_exit: self.on_exit.unwrap_or(default.on_exit),
+            nexthop_objects: self.nexthop_objects.unwrap_or(default.nexthop_objects),
             felix: self.felix,
             import,
         }
@@ -350,7 +376,7 @@ mod tests {
     fn every_key_of_the_section_counts() {
         let config = parse(
             "[kernel]\ninstall = false\ntable = 1000\nmetric = 200\nformer_metrics = [7, 9]\nprotocol = 12\ngrace = 5\n\
-             reconcile = 0\non_exit = \"flush\"\nfelix = true\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
+             reconcile = 0\non_exit = \"flush\"\nnexthop_objects = \"auto\"\nfelix = true\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
              interfaces = [\"veth*\", \"eth1\"]\n",
         );
         let KernelConfig {
@@ -362,6 +388,7 @@ mod tests {
             grace,
             reconcile,
             on_exit,
+            nexthop_objects,
             felix,
             import,
         } = config.as_ref().unwrap().settings.clone();
@@ -371,7 +398,10 @@ mod tests {
         );
         assert_eq!((grace, reconcile), (Duration::from_secs(5), Duration::ZERO));
         assert_eq!(former_metrics, [7, 9]);
-        assert_eq!(on_exit, OnExit::Flush);
+        assert_eq!(
+            (on_exit, nexthop_objects),
+            (OnExit::Flush, NexthopUse::Auto)
+        );
         assert_eq!(felix, Some(true));
         assert_eq!((import.len(), import[0].table), (1, 7));
         assert_eq!(import[0].interfaces[0].to_string(), "veth*");

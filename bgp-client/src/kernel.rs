@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bgp_daemon::{Config, Criterion, Driver, DriverError, Open, Parent, Round};
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::bgp_speaker::{Event as SessionEvent, PathConsequence};
+use bgp_io::bgp_speaker::Event as SessionEvent;
 use bgp_io::rib::Progress;
 use bgp_io::{Clock, Event, Speaker};
 use calico_bgp::Duties;
@@ -100,17 +100,15 @@ impl Driver<KernelConfig> for Kernel {
         node.into_iter().chain(log).min()
     }
 
-    fn observe(&mut self, _: Instant, speaker: &Speaker, event: &Event) {
+    fn observe(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
         match event {
             Event::Speaker(event) => {
                 if let SessionEvent::PathFailed {
-                    peer,
-                    consequence: PathConsequence::FormerRemoved,
-                    ..
+                    peer, consequence, ..
                 } = event
                     && let Some(config) = speaker.peer_config(*peer)
                 {
-                    self.node.lose_gateway(config.remote);
+                    self.node.path_failed(now, config.remote, *consequence);
                 }
                 self.node.session(event);
             }
@@ -138,6 +136,10 @@ impl Driver<KernelConfig> for Kernel {
             ("kernel.protocol", old.owner != new.owner),
             ("kernel.grace", old.grace != new.grace),
             ("kernel.reconcile", old.reconcile != new.reconcile),
+            (
+                "kernel.nexthop_objects",
+                old.nexthop_objects != new.nexthop_objects,
+            ),
             ("kernel.felix", old.felix != new.felix),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);

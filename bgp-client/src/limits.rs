@@ -21,6 +21,10 @@ pub const TURN_EVENTS_MAX: usize = 2048;
 /// of the former process without an announcement are deleted.
 pub const QUIET: Duration = Duration::from_secs(2);
 
+/// How long no kernel route over a failed neighbor is written, while the removal of its paths changes the
+/// wanted routes.
+pub const FAILED_HOLD: Duration = Duration::from_secs(2);
+
 /// How long the removal of all routes may take at exit.
 pub const FLUSH: Duration = Duration::from_secs(5);
 

@@ -139,6 +139,7 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
             "kernel routes foreign, with this daemon's protocol",
             sum.foreign as u64,
         ),
+        ("kernel nexthop objects", sum.nexthops as u64),
         ("kernel routes changed by others", sum.drift),
         ("kernel notifications overrun", sum.overruns),
     ];

@@ -54,6 +54,7 @@ pub mod limits;
 pub mod memory;
 #[cfg(all(feature = "netlink", target_os = "linux"))]
 pub mod netlink;
+pub mod nexthop;
 mod owner;
 mod port;
 mod reconcile;
@@ -64,7 +65,8 @@ pub mod writer;
 pub use self::owner::Owner;
 pub use self::port::{Command, Event, Fib, OpError, PutMode};
 pub use self::reconcile::{
-    DeleteCause, FibStatus, FibSummary, FibView, Notice, PendingWrite, Reconciler, ReconcilerConfig,
+    DeleteCause, FibStatus, FibSummary, FibView, NexthopObjects, Notice, PendingWrite, Reconciler,
+    ReconcilerConfig,
 };
 pub use self::route::{
     Hop, InterfaceAddress, Link, METRIC_LEAVING, Route, RouteKey, RouteKind, Scope, TABLE_MAIN,

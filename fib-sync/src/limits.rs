@@ -95,3 +95,15 @@ pub const GATE_OCTETS: usize = 4 * 1024 * 1024;
 /// Failed gateways whose routes are not kept during the grace period after a start; the routes of further ones
 /// are kept until its end.
 pub const LOST_GATEWAYS_MAX: usize = 65_536;
+
+/// Own nexthop objects; routes with further sets of next hops carry their next hops themselves.
+pub const NEXTHOPS_MAX: usize = 65_536;
+
+/// Nexthop objects of all programs that are kept to find the next hops of their routes.
+pub const NEXTHOPS_READ_MAX: usize = 65_536;
+
+/// Numbers of own nexthop objects begin with the protocol; so many bits follow.
+pub const NEXTHOP_ID_BITS: u32 = 24;
+
+/// Gateways that count as failed at the same time; the routes of further ones change one by one.
+pub const FAILED_GATEWAYS_MAX: usize = 4096;

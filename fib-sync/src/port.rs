@@ -4,6 +4,7 @@
 use core::fmt;
 use core::task::{Context, Poll};
 
+use crate::nexthop::{NexthopCommand, NexthopEvent};
 use crate::owner::Owner;
 use crate::route::{InterfaceAddress, Link, Route, RouteKey};
 
@@ -59,6 +60,8 @@ pub enum Command {
     Put(RouteKey, Route, PutMode),
     /// Remove a route, but only one of this owner.
     Delete(RouteKey, Owner),
+    /// Read, create or delete nexthop objects.
+    Nexthop(NexthopCommand),
 }
 
 /// A report from a kernel.
@@ -97,6 +100,8 @@ pub enum Event {
     Removed(RouteKey, Route),
     /// The outcome of a `Put` or `Delete`.
     Applied(RouteKey, Result<(), OpError>),
+    /// A report about nexthop objects.
+    Nexthop(NexthopEvent),
     /// A link appeared or changed.
     Link(Link),
     /// The link of this index was removed, and with it its routes and addresses.

@@ -217,6 +217,10 @@ pub struct Route {
     pub source: Option<IpAddr>,
     /// The owner of the route (`rtm_protocol`).
     pub protocol: u8,
+    /// The nexthop object that has its next hops (`RTA_NH_ID`); `None` if the route has them itself.
+    /// In a wanted route of a [`crate::Reconciler`] any number stands for any object with these next
+    /// hops.
+    pub nexthop: Option<u32>,
 }
 
 impl Route {
@@ -240,6 +244,7 @@ impl Route {
             },
             source: None,
             protocol: owner.0,
+            nexthop: None,
         }
     }
 
@@ -253,6 +258,15 @@ impl Route {
         Self {
             kind: RouteKind::Blackhole,
             ..Self::unicast(owner, Vec::new())
+        }
+    }
+
+    /// Returns the same route over this nexthop object.
+    #[must_use]
+    pub fn over(self, nexthop: u32) -> Self {
+        Self {
+            nexthop: Some(nexthop),
+            ..self
         }
     }
 
@@ -282,6 +296,7 @@ impl Route {
         let plain = self.kind == found.kind
             && self.protocol == found.protocol
             && self.source == found.source
+            && self.nexthop.is_some() == found.nexthop.is_some()
             && (key.is_ipv6() || self.scope == found.scope);
         if !plain || !self.kind.forwards() {
             return plain;

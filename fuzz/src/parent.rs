@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bgp_daemon::parent::command::{Answer, Command};
+use fib_sync::nexthop::{Nexthop, NexthopCommand, NexthopContent};
 use fib_sync::writer::{Bounds, Gate, Outcomes, Writes};
 use fib_sync::{Command as Write, OpError, Owner, PutMode, RouteKey};
 
@@ -49,6 +50,9 @@ fn messages(mut octets: Octets<'_>) {
             .0
             .insert(RouteKey::new(TABLE, prefix, METRIC, 0), owner);
     }
+    for (id, owner) in [(0x7700_0002, FOREIGN), (0x7700_0004, OWN), (5, OWN)] {
+        kernel.1.insert(id, owner);
+    }
     while !octets.is_empty() {
         let length = octets.short();
         let writes = Writes::parse(octets.take(length.into())).unwrap_or_default();
@@ -58,6 +62,9 @@ fn messages(mut octets: Octets<'_>) {
                 .0
                 .iter()
                 .for_each(|(key, owner)| gate.seen(key, *owner));
+            for (id, owner) in &kernel.1 {
+                gate.seen_nexthop(&Nexthop::new(*id, *owner, NexthopContent::Blackhole));
+            }
         }
         let before = kernel.foreign();
         let admitted: Vec<bool> = writes
@@ -76,9 +83,12 @@ fn messages(mut octets: Octets<'_>) {
     }
 }
 
-/// The owners of a kernel's routes.
+/// Routes and nexthop objects with their owners.
+type Foreign = (Vec<(RouteKey, Owner)>, Vec<(u32, Owner)>);
+
+/// The owners of a kernel's routes, and of its nexthop objects.
 #[derive(Debug, Default)]
-struct Kernel(BTreeMap<RouteKey, Owner>);
+struct Kernel(BTreeMap<RouteKey, Owner>, BTreeMap<u32, Owner>);
 
 impl Kernel {
     fn carry_out(&mut self, write: &Write) -> Result<(), OpError> {
@@ -95,17 +105,29 @@ impl Kernel {
                 true => drop(self.0.remove(key)),
                 false => return Err(OpError::new(3)),
             },
-            Write::Dump { .. } => unreachable!("no write"),
+            Write::Nexthop(NexthopCommand::Create(one)) => match self.1.contains_key(&one.id) {
+                true => return Err(OpError::new(17)),
+                false => drop(self.1.insert(one.id, one.owner)),
+            },
+            Write::Nexthop(NexthopCommand::Delete(id)) => {
+                let gone = self.1.remove(id);
+                return gone.map(drop).ok_or_else(|| OpError::new(2));
+            }
+            Write::Nexthop(NexthopCommand::Dump) | Write::Dump { .. } => unreachable!("no write"),
         }
         Ok(())
     }
 
-    /// Returns the routes that may not be altered.
-    fn foreign(&self) -> Vec<(RouteKey, Owner)> {
+    /// Returns the routes and nexthop objects that may not be altered.
+    fn foreign(&self) -> Foreign {
         let is_own = |key: &RouteKey, owner: Owner| {
             owner == OWN && key.table == TABLE && key.metric == METRIC
         };
         let all = self.0.iter().map(|(key, owner)| (*key, *owner));
-        all.filter(|(key, owner)| !is_own(key, *owner)).collect()
+        let routes = all.filter(|(key, owner)| !is_own(key, *owner));
+        let is_own = |id: u32, owner: Owner| owner == OWN && id >> 24 == u32::from(OWN.0);
+        let nexthops = self.1.iter().map(|(id, owner)| (*id, *owner));
+        let nexthops = nexthops.filter(|(id, owner)| !is_own(*id, *owner));
+        (routes.collect(), nexthops.collect())
     }
 }

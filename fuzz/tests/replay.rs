@@ -78,6 +78,11 @@ fn bfd_sessions() {
 }
 
 #[test]
+fn nexthop() {
+    replay("nexthop", fuzz::nexthop);
+}
+
+#[test]
 fn parent() {
     replay("parent", fuzz::parent);
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use fib_sync::memory::{Kernel, MemoryFib};
+use fib_sync::nexthop::{NexthopCommand, NexthopEvent};
 use fib_sync::writer::{Bounds, Gate, Writes};
 use fib_sync::{Command, Event, Fib, Owner};
 
@@ -48,10 +49,17 @@ impl Split {
             for (key, route) in self.kernel.borrow().routes() {
                 self.gate.seen(key, route.owner());
             }
+            for nexthop in self.kernel.borrow().nexthops() {
+                self.gate.seen_nexthop(nexthop);
+            }
         }
-        // The route may have changed before the client receives the event, and then the kernel cancels
-        // its replace.
-        let may_be_late = matches!(write, Command::Put(_, _, fib_sync::PutMode::Replace));
+        // The route or the object may have changed before the client receives the event, and then the
+        // kernel cancels the replace, or has no such object.
+        let may_be_late = matches!(
+            write,
+            Command::Put(_, _, fib_sync::PutMode::Replace)
+                | Command::Nexthop(NexthopCommand::Delete(_))
+        );
         if let Err(error) = self.gate.admit(write) {
             assert!(may_be_late, "{write:?}: {error}");
         }
@@ -60,7 +68,8 @@ impl Split {
 
 impl Fib for Split {
     fn submit(&mut self, command: Command) {
-        if !matches!(command, Command::Dump { .. }) {
+        let reads_nexthops = command == Command::Nexthop(NexthopCommand::Dump);
+        if !reads_nexthops && !matches!(command, Command::Dump { .. }) {
             self.check(&command);
             self.sent.push_back(command.clone());
         }
@@ -71,7 +80,7 @@ impl Fib for Split {
         let event = self.fib.poll_event(cx);
         if let Poll::Ready(event) = &event {
             match event {
-                Event::Applied(_, result) => {
+                Event::Applied(_, result) | Event::Nexthop(NexthopEvent::Applied(_, result)) => {
                     if let Some(write) = self.sent.pop_front() {
                         self.gate.applied(&write, result);
                     }

@@ -48,6 +48,10 @@ pub const TARGETS: [Target; 11] = [
         inputs: 700_000,
     },
     Target {
+        name: "nexthop",
+        inputs: 3_000_000,
+    },
+    Target {
         name: "parent",
         inputs: 2_000_000,
     },

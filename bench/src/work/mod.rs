@@ -19,6 +19,7 @@ pub mod latency;
 mod live;
 mod many;
 mod members;
+mod nexthop;
 mod noisy;
 mod order;
 mod path;
@@ -63,6 +64,8 @@ pub enum Work {
     Churn,
     /// 1,000,000 routes into the kernel, compared with a bare netlink loop
     Fib,
+    /// 100,000 kernel routes of which a next hop fails, with nexthop objects and without
+    Nexthop,
     /// From etcd through Felix, BGP and a reflector into another node's kernel
     Path,
     /// Changes of the configuration in etcd, until a neighbor or the kernel has them
@@ -114,6 +117,7 @@ impl Work {
             Self::Keep => "keep",
             Self::Churn => "churn",
             Self::Fib => "fib",
+            Self::Nexthop => "nexthop",
             Self::Path => "path",
             Self::Live => "live",
             Self::Many => "many",
@@ -148,7 +152,7 @@ impl Work {
     /// Returns the sufficient number of rounds: workloads that take minutes also vary less.
     pub const fn rounds_max(self) -> usize {
         match self {
-            Self::S1 | Self::S2 | Self::S3 | Self::S3b | Self::Fib => usize::MAX,
+            Self::S1 | Self::S2 | Self::S3 | Self::S3b | Self::Fib | Self::Nexthop => usize::MAX,
 
             Self::Storm
             | Self::Rack
@@ -190,6 +194,7 @@ impl Work {
             Self::Keep => keep::keep(lab, kind, options).await,
             Self::Churn => churn::churn(lab, kind, options).await,
             Self::Fib => fib::fib(lab, options).await,
+            Self::Nexthop => nexthop::nexthop(lab, options).await,
             Self::Path => path::path(options),
             Self::Live => live::live(options),
             Self::Many => many::many(options),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bgp_io::bgp_proto::{Attributes, Family, Net, Origin};
-use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
+use bgp_io::bgp_speaker::{Event as SessionEvent, PathConsequence, ReaderId};
 use bgp_io::rib::{Budget, Change, InterfaceName, PeerId, Progress, Reach, Track};
 use bgp_io::{Input, Io, Speaker};
 use calico_bgp::{Duties, IPIP_INTERFACE};
@@ -20,8 +20,8 @@ use self::departures::Departures;
 use super::convergence::Convergence;
 use super::duties::Own;
 use super::learned::{Learned, Paths};
-use crate::KernelConfig;
-use crate::limits::{METRICS_OF_LOCAL_PREF, TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
+use crate::limits::{FAILED_HOLD, METRICS_OF_LOCAL_PREF, TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
+use crate::{KernelConfig, NexthopUse};
 
 /// The families that a kernel forwards.
 const FORWARDED: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
@@ -121,6 +121,10 @@ pub struct Node {
     pub(super) was_installed: bool,
     /// When to check that again.
     pub(super) installed_look_at: Instant,
+    /// The end of [`FAILED_HOLD`], if gateways have failed.
+    failed_until: Instant,
+    /// Whether the last read of the speaker's tables was complete.
+    is_read: bool,
 }
 
 impl Node {
@@ -137,6 +141,7 @@ impl Node {
         reconciler.grace = config.grace;
         reconciler.period = config.reconcile;
         reconciler.install = config.install;
+        reconciler.nexthop_objects = config.nexthop_objects.into();
         let mut watcher = WatcherConfig::new(config.owner);
         watcher.import.clone_from(&config.import);
         watcher.resolve_table = config.table;
@@ -161,6 +166,8 @@ impl Node {
             unannounced: BTreeMap::new(),
             was_installed: false,
             installed_look_at: now,
+            failed_until: now,
+            is_read: false,
             config,
         };
         node.show_answerer();
@@ -226,9 +233,22 @@ impl Node {
         self.convergence.record(event);
     }
 
-    /// Deletes the routes of an earlier process through a neighbor that has failed.
-    pub fn lose_gateway(&mut self, gateway: IpAddr) {
-        self.reconciler.lose_gateway(gateway);
+    /// Applies the failure of the path to a neighbor. Where routes use nexthop objects, its address leaves
+    /// all kernel routes at once, before the speaker has removed the paths. A neighbor that may only
+    /// restart keeps its routes.
+    pub fn path_failed(&mut self, now: Instant, gateway: IpAddr, consequence: PathConsequence) {
+        match consequence {
+            PathConsequence::FormerRemoved => self.reconciler.lose_gateway(gateway),
+            PathConsequence::SessionClosed
+            | PathConsequence::SessionClosedNextHopFailed
+            | PathConsequence::NextHopFailed
+            | PathConsequence::StaleRemoved => {}
+            _ => return,
+        }
+        if self.config.nexthop_objects == NexthopUse::Auto {
+            self.reconciler.fail_gateway(gateway);
+            self.failed_until = now + FAILED_HOLD;
+        }
     }
 
     /// Starts or stops tracking a next hop of the speaker's tables.
@@ -305,6 +325,7 @@ impl Node {
         if !all {
             progress = Progress::More;
         }
+        self.is_read = progress == Progress::Done;
         self.convergence.observe(
             now,
             tables.speaker(),
@@ -317,6 +338,9 @@ impl Node {
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
         if self.convergence.expire(now) {
             self.reconciler.finish_grace();
+        }
+        if self.is_read && now >= self.failed_until {
+            self.reconciler.restore_gateways();
         }
         let command = self.reconciler.poll_command(now);
         if command.is_none() {
@@ -332,10 +356,13 @@ impl Node {
 
     /// Returns when to call [`poll_command`](Self::poll_command) without an event.
     pub fn poll_timeout(&self) -> Option<Instant> {
+        // If the tables are still being read then, the end of the read continues.
+        let has_failed = self.is_read && self.reconciler.has_failed_gateways();
         let all = [
             self.convergence.deadline(),
             self.reconciler.poll_timeout(),
             self.departures.timeout(),
+            has_failed.then_some(self.failed_until),
         ];
         all.into_iter().flatten().min()
     }

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use super::attachment::{Attachment, Dump, Pending, Queues};
 use super::faults::{Chance, Faults};
+use crate::nexthop::Nexthop;
 use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
 use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope};
@@ -24,6 +25,9 @@ pub struct Kernel {
     pub(super) links: BTreeMap<u32, Link>,
     pub(super) addresses: BTreeSet<InterfaceAddress>,
     pub(super) routes: BTreeMap<RouteKey, Route>,
+    pub(super) nexthops: BTreeMap<u32, Nexthop>,
+    pub(super) nexthops_supported: bool,
+    pub(super) nexthop_compat: bool,
     pub(super) next_index: u32,
     attached: BTreeMap<Attachment, Queues>,
     next_attachment: u32,
@@ -48,6 +52,9 @@ impl Kernel {
             links: BTreeMap::from([(1, lo)]),
             addresses: BTreeSet::new(),
             routes: BTreeMap::new(),
+            nexthops: BTreeMap::new(),
+            nexthops_supported: true,
+            nexthop_compat: true,
             next_index: 2,
             attached: BTreeMap::new(),
             next_attachment: 1,
@@ -206,6 +213,7 @@ impl Kernel {
         }
         let route = self.as_stored(&key, route)?;
         let replaced = self.routes.insert(key, route.clone()).is_some();
+        let route = self.reported(&route);
         self.notify(
             by,
             &Event::Changed {
@@ -221,6 +229,7 @@ impl Kernel {
         let Some(route) = self.routes.remove(key) else {
             return false;
         };
+        let route = self.reported(&route);
         self.notify(by, &Event::Removed(*key, route));
         true
     }
@@ -228,7 +237,9 @@ impl Kernel {
     /// Returns a route as the kernel stores it: interfaces chosen, unsupported fields left out.
     fn as_stored(&self, key: &RouteKey, route: Route) -> Result<Route, OpError> {
         let mut route = route.canonical();
-        if route.kind.forwards() {
+        if let (true, Some(id)) = (route.kind.forwards(), route.nexthop) {
+            route = self.over_nexthop(key, id, route)?;
+        } else if route.kind.forwards() {
             if route.next_hops.is_empty() {
                 return Err(OpError::new(libc::EINVAL));
             }
@@ -245,7 +256,7 @@ impl Kernel {
         Ok(route)
     }
 
-    fn resolve_hop(&self, hop: &Hop) -> Result<Hop, OpError> {
+    pub(super) fn resolve_hop(&self, hop: &Hop) -> Result<Hop, OpError> {
         let on_link = |gateway: IpAddr, index: u32| {
             let covers =
                 |a: &&InterfaceAddress| a.interface == index && a.address.contains(&gateway);
@@ -308,7 +319,7 @@ impl Kernel {
         }
     }
 
-    fn answer(&mut self, attachment: Attachment, event: Event) {
+    pub(super) fn answer(&mut self, attachment: Attachment, event: Event) {
         self.stamp += 1;
         if let Some(queues) = self.attached.get_mut(&attachment) {
             queues.answers.push_back((self.stamp, event));
@@ -334,6 +345,7 @@ impl Kernel {
                 });
                 self.answer(attachment, Event::DumpStart { table, owner });
             }
+            Command::Nexthop(command) => self.nexthop_command(attachment, command),
             Command::Put(key, _, PutMode::Replace) if overtaken => {
                 let result = Err(OpError::new(libc::ECANCELED));
                 self.answer(attachment, Event::Applied(key, result));
@@ -361,6 +373,24 @@ impl Kernel {
             }
             _ => Err(OpError::new(libc::ESRCH)),
         }
+    }
+
+    /// Refuses a write of a nexthop object by chance.
+    pub(super) fn allow_nexthop(&mut self) -> Result<(), OpError> {
+        match self.chance.strikes(self.faults.refuse) {
+            true => Err(OpError::new(libc::ENOMEM)),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether an answer is lost.
+    pub(super) fn loses_answer(&mut self) -> bool {
+        self.chance.strikes(self.faults.lose_answer)
+    }
+
+    /// Returns whether a dump is cut.
+    pub(super) fn cuts_dump(&mut self) -> bool {
+        self.chance.strikes(self.faults.cut_dump)
     }
 
     fn allow(&mut self, key: &RouteKey) -> Result<(), OpError> {
@@ -408,7 +438,7 @@ impl Kernel {
         });
         let rows: Vec<(RouteKey, Route)> = wanted
             .take(ROWS_AT_ONCE)
-            .map(|(key, route)| (*key, route.clone()))
+            .map(|(key, route)| (*key, self.reported(route)))
             .collect();
         let after = rows.last().map(|(key, _)| *key);
         let cut_now = cut && self.chance.coin();

@@ -75,12 +75,14 @@ impl Kernel {
         if up {
             self.connect(index);
         } else {
+            self.drop_nexthops_over(index);
             self.drop_dead_routes();
             self.drop_addresses(index, false);
         }
     }
 
-    /// Removes or restores the carrier of an interface; routes stay.
+    /// Removes or restores the carrier of an interface. Routes stay, except those over nexthop objects:
+    /// the kernel deletes the objects of a link without carrier.
     pub fn set_carrier(&mut self, index: u32, running: bool) {
         let Some(link) = self.links.get_mut(&index) else {
             return;
@@ -88,6 +90,9 @@ impl Kernel {
         link.running = link.up && running;
         let event = Event::Link(link.clone());
         self.notify(None, &event);
+        if !running {
+            self.drop_nexthops_over(index);
+        }
     }
 
     /// Removes an interface with its addresses and routes.

@@ -6,6 +6,7 @@ mod faults;
 mod fib;
 mod kernel;
 mod links;
+mod nexthops;
 
 pub use self::attachment::Attachment;
 pub use self::faults::Faults;

@@ -16,6 +16,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::queue::{Queue, Queued};
 use crate::limits::BATCH_OCTETS_MAX;
+use crate::nexthop::{self, NexthopCommand, NexthopEvent, Request};
 use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
 use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
@@ -26,15 +27,15 @@ use crate::writer::{Outcomes, Writes};
 pub(super) struct Batch {
     /// Sequence number of the first request; the others follow in order.
     first: u32,
-    keys: Vec<RouteKey>,
-    /// By position in `keys`.
+    subjects: Vec<Subject>,
+    /// By position in `subjects`.
     errors: BTreeMap<usize, OpError>,
     pub(super) octets: Vec<u8>,
     /// Where in `octets` the last request begins.
     last_at: usize,
     /// Position of the last request sent: its acknowledgment arrives when all are carried out.
     barrier: Option<usize>,
-    /// Positions in `keys` of the writes of a message to another process.
+    /// Positions in `subjects` of the writes of a message to another process.
     sent: Vec<usize>,
 }
 
@@ -42,7 +43,7 @@ impl Batch {
     const fn empty(first: u32) -> Self {
         Self {
             first,
-            keys: Vec::new(),
+            subjects: Vec::new(),
             errors: BTreeMap::new(),
             octets: Vec::new(),
             last_at: 0,
@@ -54,22 +55,30 @@ impl Batch {
     /// Takes writes from the front of `queue`, at most `requests_max`.
     pub(super) fn take(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
         let mut batch = Self::empty(first);
-        while batch.keys.len() < requests_max {
+        while batch.subjects.len() < requests_max {
             let Some(Queued { command, overtaken }) = queue.front() else {
                 break;
             };
-            let (key, (message, flags)) = match command {
-                Command::Put(key, route, mode) => (*key, put(key, route, *mode)),
-                Command::Delete(key, owner) => (*key, delete(key, *owner)),
-                Command::Dump { .. } => break,
-            };
-            if *overtaken {
-                let error = OpError::new(libc::ECANCELED);
-                batch.errors.insert(batch.keys.len(), error);
-            } else if !batch.append(message, flags) {
+            let Some(subject) = Subject::of(command) else {
                 break;
+            };
+            let position = batch.subjects.len();
+            if *overtaken {
+                batch.errors.insert(position, OpError::new(libc::ECANCELED));
+            } else {
+                let sequence = batch.next_sequence();
+                let Some(octets) = request(command, sequence) else {
+                    // Not a form that this crate writes.
+                    batch.errors.insert(position, OpError::new(libc::EINVAL));
+                    batch.subjects.push(subject);
+                    queue.pop();
+                    continue;
+                };
+                if !batch.append(&octets) {
+                    break;
+                }
             }
-            batch.keys.push(key);
+            batch.subjects.push(subject);
             queue.pop();
         }
         batch.ask_for_acknowledgment();
@@ -80,14 +89,14 @@ impl Batch {
     pub(super) fn delegate(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
         let mut batch = Self::empty(first);
         let mut writes = Writes::default();
-        while batch.keys.len() < requests_max {
+        while batch.subjects.len() < requests_max {
             let Some(Queued { command, overtaken }) = queue.front() else {
                 break;
             };
-            let (Command::Put(key, ..) | Command::Delete(key, _)) = command else {
+            let Some(subject) = Subject::of(command) else {
                 break;
             };
-            let (key, position) = (*key, batch.keys.len());
+            let position = batch.subjects.len();
             if *overtaken {
                 batch.errors.insert(position, OpError::new(libc::ECANCELED));
             } else if writes.push(command) {
@@ -98,7 +107,7 @@ impl Batch {
             } else {
                 break;
             }
-            batch.keys.push(key);
+            batch.subjects.push(subject);
             queue.pop();
         }
         batch.barrier = batch.sent.last().copied();
@@ -123,12 +132,12 @@ impl Batch {
 
     /// Returns the first sequence number for the next batch.
     pub(super) fn next_sequence(&self) -> u32 {
-        self.first.wrapping_add(self.keys.len() as u32)
+        self.first.wrapping_add(self.subjects.len() as u32)
     }
 
     /// Returns the number of requests.
     pub(super) fn len(&self) -> usize {
-        self.keys.len()
+        self.subjects.len()
     }
 
     /// Returns whether the batch has nothing to send.
@@ -139,7 +148,7 @@ impl Batch {
     /// Records the answer to one request. Returns whether it was the last one.
     pub(super) fn answer(&mut self, sequence: u32, result: Result<(), OpError>) -> bool {
         let position = sequence.wrapping_sub(self.first) as usize;
-        if position >= self.keys.len() {
+        if position >= self.subjects.len() {
             return false;
         }
         if let Err(error) = result {
@@ -151,18 +160,18 @@ impl Batch {
     /// Returns the outcomes, once the last answer has arrived.
     pub(super) fn finish(self) -> impl Iterator<Item = Event> {
         let mut errors = self.errors;
-        self.keys
+        self.subjects
             .into_iter()
             .enumerate()
-            .map(move |(position, key)| {
-                Event::Applied(key, errors.remove(&position).map_or(Ok(()), Err))
+            .map(move |(position, subject)| {
+                subject.outcome(errors.remove(&position).map_or(Ok(()), Err))
             })
     }
 
     /// Returns the outcomes when no answer will arrive: a request that was not refused has an
     /// unknown outcome.
     pub(super) fn fail(mut self, errno: i32) -> impl Iterator<Item = Event> {
-        for position in 0..self.keys.len() {
+        for position in 0..self.subjects.len() {
             self.errors
                 .entry(position)
                 .or_insert_with(|| OpError::new(errno));
@@ -171,23 +180,14 @@ impl Batch {
     }
 
     /// Adds a request unless the batch would exceed the size that the kernel accepts at once.
-    fn append(&mut self, message: RouteNetlinkMessage, flags: u16) -> bool {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        header.sequence_number = self.first.wrapping_add(self.keys.len() as u32);
-        let mut message = NetlinkMessage::new(header, message.into());
-        message.finalize();
+    fn append(&mut self, request: &[u8]) -> bool {
         let start = self.octets.len();
-        let end = start + message.buffer_len().next_multiple_of(4);
-        if start > 0 && end > BATCH_OCTETS_MAX {
+        if start > 0 && start + request.len() > BATCH_OCTETS_MAX {
             return false;
         }
-        self.octets.resize(end, 0);
-        if let Some(room) = self.octets.get_mut(start..) {
-            message.serialize(room);
-        }
+        self.octets.extend_from_slice(request);
         self.last_at = start;
-        self.barrier = Some(self.keys.len());
+        self.barrier = Some(self.subjects.len());
         true
     }
 
@@ -200,6 +200,55 @@ impl Batch {
             *flags = (u16::from_ne_bytes(*flags) | NLM_F_ACK).to_ne_bytes();
         }
     }
+}
+
+/// The object of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Route(RouteKey),
+    Nexthop(u32),
+}
+
+impl Subject {
+    /// Returns the object of a command; `None` if it reads.
+    const fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Put(key, ..) | Command::Delete(key, _) => Some(Self::Route(*key)),
+            Command::Nexthop(NexthopCommand::Create(nexthop)) => Some(Self::Nexthop(nexthop.id)),
+            Command::Nexthop(NexthopCommand::Delete(id)) => Some(Self::Nexthop(*id)),
+            Command::Nexthop(NexthopCommand::Dump) | Command::Dump { .. } => None,
+        }
+    }
+
+    const fn outcome(self, result: Result<(), OpError>) -> Event {
+        match self {
+            Self::Route(key) => Event::Applied(key, result),
+            Self::Nexthop(id) => Event::Nexthop(NexthopEvent::Applied(id, result)),
+        }
+    }
+}
+
+/// Returns the message of a write, padded to four octets.
+fn request(command: &Command, sequence: u32) -> Option<Vec<u8>> {
+    let (message, flags) = match command {
+        Command::Put(key, route, mode) => put(key, route, *mode),
+        Command::Delete(key, owner) => delete(key, *owner),
+        Command::Nexthop(NexthopCommand::Create(one)) => {
+            return nexthop::request(Request::Create(one), sequence);
+        }
+        Command::Nexthop(NexthopCommand::Delete(id)) => {
+            return nexthop::request(Request::Delete(*id), sequence);
+        }
+        Command::Nexthop(NexthopCommand::Dump) | Command::Dump { .. } => return None,
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, message.into());
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len().next_multiple_of(4)];
+    message.serialize(&mut octets);
+    Some(octets)
 }
 
 fn put(key: &RouteKey, route: &Route, mode: PutMode) -> (RouteNetlinkMessage, u16) {
@@ -220,6 +269,9 @@ fn put(key: &RouteKey, route: &Route, mode: PutMode) -> (RouteNetlinkMessage, u1
     );
     match route.next_hops.as_slice() {
         _ if !route.kind.forwards() => {}
+        _ if route.nexthop.is_some() => {
+            attributes.extend(route.nexthop.map(RouteAttribute::NhId));
+        }
         [hop] => {
             attributes.extend(hop.interface.map(RouteAttribute::Oif));
             attributes.extend(gateway(key, hop));

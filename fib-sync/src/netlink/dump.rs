@@ -7,6 +7,7 @@ use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, Rou
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::apply::table_octet;
+use crate::nexthop;
 use crate::owner::Owner;
 use crate::port::OpError;
 
@@ -15,6 +16,7 @@ use crate::port::OpError;
 pub(super) enum What {
     Links,
     Addresses,
+    Nexthops,
     Routes {
         table: u32,
         owner: Option<Owner>,
@@ -30,40 +32,55 @@ pub(super) struct Reading {
     pub(super) octets: Vec<u8>,
     /// Nothing has been lost so far.
     pub(super) complete: bool,
+    /// The kernel has such objects.
+    pub(super) supported: bool,
 }
 
 impl Reading {
     pub(super) fn new(what: What, sequence: u32) -> Self {
-        let message = match what {
-            What::Links => RouteNetlinkMessage::GetLink(LinkMessage::default()),
-            What::Addresses => RouteNetlinkMessage::GetAddress(AddressMessage::default()),
-            What::Routes { table, owner, ipv6 } => {
-                RouteNetlinkMessage::GetRoute(routes(table, owner, ipv6))
-            }
-        };
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        header.sequence_number = sequence;
-        let mut message = NetlinkMessage::new(header, message.into());
-        message.finalize();
-        let mut octets = vec![0; message.buffer_len()];
-        message.serialize(&mut octets);
         Self {
             what,
             sequence,
-            octets,
+            octets: request_octets(what, sequence),
             complete: true,
+            supported: true,
         }
     }
 
     /// Records how the dump ended.
     pub(super) fn end(&mut self, result: &Result<(), OpError>) {
+        if let (Err(error), What::Nexthops) = (result, self.what) {
+            // A kernel without nexthop objects, or one that was built without them.
+            self.supported = !matches!(error.errno, libc::EOPNOTSUPP | libc::EINVAL);
+        }
         self.complete &= match (result, self.what) {
             (Ok(()), _) => true,
             (Err(error), What::Routes { .. }) => is_empty_table(error.errno),
+            (Err(_), What::Nexthops) => !self.supported,
             (Err(_), _) => false,
         };
     }
+}
+
+fn request_octets(what: What, sequence: u32) -> Vec<u8> {
+    let message = match what {
+        What::Nexthops => {
+            return nexthop::request(nexthop::Request::Dump, sequence).unwrap_or_default();
+        }
+        What::Links => RouteNetlinkMessage::GetLink(LinkMessage::default()),
+        What::Addresses => RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+        What::Routes { table, owner, ipv6 } => {
+            RouteNetlinkMessage::GetRoute(routes(table, owner, ipv6))
+        }
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, message.into());
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    octets
 }
 
 /// Returns whether the error means that there is nothing to read: the table does not exist, or the

@@ -16,6 +16,7 @@ use super::watch::{Known, Read, poll_read};
 use crate::limits::{
     BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, MONITOR_OCTETS, NOTIFICATIONS_AHEAD_MAX, READ_OCTETS,
 };
+use crate::nexthop::NexthopCommand;
 use crate::port::{Command, Event, Fib, OpError};
 use crate::route::TABLE_MAIN;
 
@@ -298,6 +299,11 @@ impl NetlinkFib {
                     owner,
                     ipv6: false,
                 });
+                true
+            }
+            Some(Command::Nexthop(NexthopCommand::Dump)) => {
+                self.queue.pop();
+                self.read(What::Nexthops);
                 true
             }
             Some(_) => {

@@ -12,6 +12,7 @@ use super::socket::{Requests, Sender};
 use super::watch::Known;
 use super::{parse, raw};
 use crate::limits::THREAD_REQUESTS_MIN;
+use crate::nexthop::{self, NexthopEvent};
 use crate::port::Event;
 
 /// One `send` and the answers to it.
@@ -190,6 +191,11 @@ fn row(
             events.extend(row.map(|(key, route)| Event::DumpRoute(key, route)));
             false
         }
+        (Reply::Row, What::Nexthops) => {
+            let row = nexthop::parse(message.payload);
+            events.extend(row.map(|row| Event::Nexthop(NexthopEvent::Row(row))));
+            false
+        }
         (Reply::Row, What::Links | What::Addresses) => {
             events.extend(known.row(message));
             false
@@ -211,6 +217,14 @@ fn finish_reading(
         }
         What::Addresses => {
             events.extend(known.end_addresses());
+            None
+        }
+        What::Nexthops => {
+            let supported = reading.supported;
+            events.extend([Event::Nexthop(NexthopEvent::DumpDone {
+                complete,
+                supported,
+            })]);
             None
         }
         What::Routes {

@@ -26,6 +26,7 @@ const RTA_PREFSRC: u16 = 7;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
+const RTA_NH_ID: u16 = 30;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
@@ -58,7 +59,7 @@ pub(super) fn route(payload: &[u8]) -> Option<(RouteKey, Route)> {
     }
     let mut destination = unspecified(family)?;
     let mut table = u32::from(table);
-    let (mut metric, mut source) = (0, None);
+    let (mut metric, mut source, mut nexthop) = (0, None, None);
     let mut hop = Hop {
         gateway: None,
         interface: None,
@@ -77,11 +78,14 @@ pub(super) fn route(payload: &[u8]) -> Option<(RouteKey, Route)> {
             RTA_PREFSRC => source = address(value),
             RTA_MULTIPATH => hops = multipath(value),
             RTA_TABLE => table = number(value)?,
+            RTA_NH_ID => nexthop = number(value),
             _ => {}
         }
     }
     let kind = route_kind(kind);
-    if hops.is_empty() && kind.forwards() {
+    // A route that names an object may lack its next hops (`net.ipv4.nexthop_compat_mode=0`).
+    let has_hop = nexthop.is_none() || hop.interface.is_some();
+    if hops.is_empty() && kind.forwards() && has_hop {
         hop.onlink = flags & u32::from(ONLINK) != 0;
         hops.push(hop);
     }
@@ -92,6 +96,7 @@ pub(super) fn route(payload: &[u8]) -> Option<(RouteKey, Route)> {
         scope: route_scope(scope),
         source,
         protocol,
+        nexthop,
     };
     Some((RouteKey::new(table, prefix, metric, tos), route.canonical()))
 }

@@ -116,16 +116,21 @@ pub(super) fn requests() -> Result<Opened, OpenError> {
 }
 
 /// The groups of all notifications that a [`super::NetlinkFib`] follows.
-pub(super) const ALL_GROUPS: [u32; 5] = [
+pub(super) const ALL_GROUPS: [u32; 6] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
     libc::RTNLGRP_IPV4_ROUTE,
     libc::RTNLGRP_IPV6_IFADDR,
     libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_NEXTHOP,
 ];
 
-/// The groups of routes.
-pub(super) const ROUTE_GROUPS: [u32; 2] = [libc::RTNLGRP_IPV4_ROUTE, libc::RTNLGRP_IPV6_ROUTE];
+/// The groups of routes and nexthop objects.
+pub(super) const ROUTE_GROUPS: [u32; 3] = [
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_NEXTHOP,
+];
 
 /// Opens a socket for notifications, except those caused by requests of port `writer`.
 pub(super) fn monitor(writer: u32, octets: usize, groups: &[u32]) -> Result<Opened, OpenError> {

@@ -12,6 +12,7 @@ use super::parse;
 use super::raw::Raw;
 use super::socket::Datagrams;
 use crate::limits::READ_OCTETS;
+use crate::nexthop::{self, NexthopEvent, RTM_DELNEXTHOP, RTM_NEWNEXTHOP};
 use crate::port::Event;
 use crate::route::{InterfaceAddress, Link};
 
@@ -145,10 +146,25 @@ impl Known {
         })
     }
 
+    /// Returns the event for a notification of a nexthop object.
+    pub(super) fn nexthop_event(raw: &Raw<'_>) -> Option<Event> {
+        let is_new = match raw.kind {
+            RTM_NEWNEXTHOP => true,
+            RTM_DELNEXTHOP => false,
+            _ => return None,
+        };
+        let nexthop = nexthop::parse(raw.payload)?;
+        Some(Event::Nexthop(match is_new {
+            true => NexthopEvent::Changed(nexthop),
+            false => NexthopEvent::Removed(nexthop.id),
+        }))
+    }
+
     /// Returns the event for a notification, if it reports something new.
     pub(super) fn event(&mut self, raw: &Raw<'_>, tables: &[u32]) -> Option<Event> {
         match raw.kind {
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => Self::route_event(raw, tables),
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => Self::nexthop_event(raw),
             libc::RTM_NEWLINK => {
                 let link = parse::link(raw.payload)?;
                 self.links_read.note(link.index);

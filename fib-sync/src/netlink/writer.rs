@@ -23,7 +23,8 @@ use crate::limits::{
     BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, GATE_OCTETS, MONITOR_OCTETS, READ_OCTETS,
     WRITES_OCTETS_MAX,
 };
-use crate::port::{Command, Event, OpError};
+use crate::nexthop::{self, NexthopCommand, NexthopEvent};
+use crate::port::{Command, Event, OpError, PutMode};
 use crate::writer::{Bounds, Gate, Outcomes, Writes};
 
 /// Messages that are executed before other descriptors are polled.
@@ -36,6 +37,13 @@ pub struct RouteWriter {
     /// The socket of the other process.
     sender: Option<OwnedFd>,
     buffer: Vec<u8>,
+}
+
+/// An admitted write.
+enum Written {
+    /// A route is put in this mode, or deleted.
+    Route(Option<PutMode>),
+    Nexthop(NexthopCommand),
 }
 
 /// The kernel's routes.
@@ -169,7 +177,9 @@ impl Kernel {
                 Ok(length) if length < READ_OCTETS => {
                     let octets = self.buffer.get(..length).unwrap_or_default();
                     for message in raw::messages(octets) {
-                        if let Some(event) = Known::route_event(&message, &table) {
+                        let event = Known::nexthop_event(&message)
+                            .or_else(|| Known::route_event(&message, &table));
+                        if let Some(event) = event {
                             self.gate.observe(&event);
                         }
                     }
@@ -190,7 +200,11 @@ impl Kernel {
             count: u16::try_from(writes.len()).unwrap_or(u16::MAX),
             errors: Vec::new(),
         };
-        if writes.iter().any(|write| write.replaced_key().is_some()) {
+        let needs_own = |write: &Command| {
+            let is_delete = matches!(write, Command::Nexthop(NexthopCommand::Delete(_)));
+            is_delete || write.replaced_key().is_some()
+        };
+        if writes.iter().any(needs_own) {
             self.observe();
             if writes.iter().any(|write| self.gate.needs_reading(write)) {
                 self.read_own();
@@ -201,11 +215,12 @@ impl Kernel {
         for (position, write) in (0..outcomes.count).zip(writes) {
             match self.gate.admit(&write) {
                 Ok(()) => {
-                    let mode = match &write {
-                        Command::Put(_, _, mode) => Some(*mode),
-                        _ => None,
+                    let kind = match &write {
+                        Command::Put(_, _, mode) => Written::Route(Some(*mode)),
+                        Command::Nexthop(command) => Written::Nexthop(command.clone()),
+                        _ => Written::Route(None),
                     };
-                    positions.push((position, mode));
+                    positions.push((position, kind));
                     queue.push(write, [].iter());
                 }
                 Err(error) => outcomes.errors.push((position, error)),
@@ -214,12 +229,23 @@ impl Kernel {
         let mut positions = positions.into_iter();
         while queue.front().is_some() {
             for event in self.send(&mut queue) {
-                let (Event::Applied(key, result), Some((position, mode))) =
-                    (event, positions.next())
-                else {
+                let Some((position, kind)) = positions.next() else {
                     continue;
                 };
-                self.gate.settled(&key, mode, &result);
+                let result = match (event, kind) {
+                    (Event::Applied(key, result), Written::Route(mode)) => {
+                        self.gate.settled(&key, mode, &result);
+                        result
+                    }
+                    (
+                        Event::Nexthop(NexthopEvent::Applied(_, result)),
+                        Written::Nexthop(command),
+                    ) => {
+                        self.gate.settled_nexthop(&command, &result);
+                        result
+                    }
+                    _ => continue,
+                };
                 outcomes
                     .errors
                     .extend(result.err().map(|error| (position, error)));
@@ -260,12 +286,12 @@ impl Kernel {
     fn read_own(&mut self) {
         self.gate.reading();
         let (table, owner) = (self.gate.bounds().table, self.gate.bounds().owner);
-        for ipv6 in [false, true] {
-            let what = What::Routes {
-                table,
-                owner: Some(owner),
-                ipv6,
-            };
+        let routes = [false, true].map(|ipv6| What::Routes {
+            table,
+            owner: Some(owner),
+            ipv6,
+        });
+        for what in routes.into_iter().chain([What::Nexthops]) {
             let reading = Reading::new(what, self.sequence);
             self.sequence = self.sequence.wrapping_add(1);
             if self.request(&reading.octets).is_err() {
@@ -276,16 +302,22 @@ impl Kernel {
                 let Ok(octets) = self.answers() else {
                     return self.gate.lost();
                 };
-                let mut rows = Vec::new();
+                let (mut rows, mut nexthops) = (Vec::new(), Vec::new());
                 for message in raw::messages(octets) {
                     match message.reply() {
                         _ if message.sequence != reading.sequence => {}
                         Reply::End(_) => more = false,
+                        Reply::Row if what == What::Nexthops => {
+                            nexthops.extend(nexthop::parse(message.payload));
+                        }
                         Reply::Row => rows.extend(parse::route(message.payload)),
                     }
                 }
                 for (key, route) in rows {
                     self.gate.seen(&key, route.owner());
+                }
+                for nexthop in nexthops {
+                    self.gate.seen_nexthop(&nexthop);
                 }
             }
         }

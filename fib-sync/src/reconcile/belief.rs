@@ -4,6 +4,7 @@ use super::backoff;
 use super::delta::{Cause, Entry, Found};
 use super::reconciler::{Reconciler, Round};
 use crate::limits::{DUMP_GAP_MAX, LINK_SETTLE};
+use crate::port::Command;
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 
@@ -14,6 +15,7 @@ impl Reconciler {
         let Some(round) = &self.dumps.current else {
             return;
         };
+        self.nexthops.used(route.nexthop);
         let ours = route.owner() == self.config.owner;
         if round.touched.contains(&(key, ours)) {
             return;
@@ -37,7 +39,9 @@ impl Reconciler {
         self.metrics.note(key.metric);
         let entry = self.entries.entry(key).or_default();
         let before = core::mem::take(&mut entry.found);
-        entry.observe(&key, Some(route.clone()));
+        let mut route = route.clone();
+        self.nexthops.resolve(&mut route);
+        entry.observe(&key, Some(route));
         entry.round = number;
         if !void && before != Found::Unknown && (!known || before != entry.found) {
             self.counters.drift += 1;
@@ -69,6 +73,11 @@ impl Reconciler {
         let known = |key: &RouteKey| round.touched.contains(&(*key, true));
         self.foreigners.sweep(self.dumps.round, known);
         self.dumps.void = false;
+        // Routes of other programs may use an object too, so only a full dump shows that none does.
+        if round.owner.is_none() && self.config.install && self.nexthops.is_read() {
+            let unused = self.nexthops.sweep();
+            self.outbox.extend(unused.into_iter().map(Command::Nexthop));
+        }
         if !self.config.period.is_zero() {
             self.dumps.periodic = Some(now + self.config.period);
         }
@@ -134,6 +143,7 @@ impl Reconciler {
         if !ours && !self.entries.contains_key(&key) {
             return;
         }
+        self.nexthops.used(route.nexthop);
         self.touch(key, ours);
         if replaced {
             self.touch(key, !ours);
@@ -142,7 +152,9 @@ impl Reconciler {
         self.metrics.note(key.metric);
         let entry = self.entries.entry(key).or_default();
         if ours {
-            entry.observe(&key, Some(route.clone()));
+            let mut route = route.clone();
+            self.nexthops.resolve(&mut route);
+            entry.observe(&key, Some(route));
             entry.round = number;
             if replaced {
                 entry.foreign = None;
@@ -185,7 +197,12 @@ impl Reconciler {
                 entry.foreign = None;
             }
         } else if let Some(present) = entry.present() {
-            match present.without(route) {
+            // A route over an object is removed as a whole.
+            let left = match route.nexthop {
+                Some(_) => Some(None),
+                None => present.without(route),
+            };
+            match left {
                 Some(left) => entry.observe(&key, left),
                 None => certain = false,
             }
@@ -218,6 +235,7 @@ impl Reconciler {
     /// Handles a link that went down or was removed: the kernel has removed, or is about to remove,
     /// the routes over it, and sends no notification for the IPv4 ones.
     pub(super) fn link_lost(&mut self, now: Instant, index: u32) {
+        self.nexthops.link_lost(index);
         if self
             .entries
             .values()

@@ -1,6 +1,7 @@
 //! The state of one key: the wanted route, the route believed to be in the kernel, and the step
 //! from one to the other.
 
+use super::nexthops::Nexthops;
 use super::notice::DeleteCause;
 use crate::owner::Owner;
 use crate::port::{Command, OpError, PutMode};
@@ -46,6 +47,8 @@ pub(super) struct Flight {
     pub(super) disturbed: bool,
     /// Why it deletes, if it does.
     pub(super) cause: Option<DeleteCause>,
+    /// The nexthop object that the sent route uses.
+    pub(super) nexthop: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub(super) enum Op {
 pub(super) struct Entry {
     pub(super) want: Option<Route>,
     pub(super) found: Found,
+    /// The nexthop object of a route that is found as wanted.
+    pub(super) nexthop: Option<u32>,
     /// Owner of a foreign route at the same key.
     pub(super) foreign: Option<Owner>,
     /// The route was wanted earlier and is no longer: it is deleted without the grace period.
@@ -120,6 +125,7 @@ pub(super) enum Step {
 impl Entry {
     /// Records the route in the kernel, and clears the difference if there is none.
     pub(super) fn observe(&mut self, key: &RouteKey, route: Option<Route>) {
+        self.nexthop = route.as_ref().and_then(|route| route.nexthop);
         self.found = match (route, &self.want) {
             (None, _) => Found::Absent,
             (Some(route), Some(want)) if want.satisfied_by(key, &route) => Found::AsWanted,
@@ -128,8 +134,8 @@ impl Entry {
     }
 
     /// Sets the wanted route, or none; a route that was in the kernel as wanted is recorded as
-    /// such.
-    pub(super) fn wish(&mut self, key: &RouteKey, want: Option<Route>) {
+    /// such, with the present next hops of its nexthop object.
+    pub(super) fn wish(&mut self, key: &RouteKey, want: Option<Route>, nexthops: &Nexthops) {
         if self.want == want {
             return;
         }
@@ -141,10 +147,23 @@ impl Entry {
             flight.sent.clone_from(&before);
         }
         match core::mem::take(&mut self.found) {
-            Found::AsWanted => self.observe(key, before),
+            Found::AsWanted => {
+                let before = before.map(|before| self.installed(before, nexthops));
+                self.observe(key, before);
+            }
             Found::Other(route) => self.observe(key, Some(route)),
             other => self.found = other,
         }
+    }
+
+    /// Returns the kernel's form of a route that was written over the entry's nexthop object.
+    pub(super) fn installed(&self, route: Route, nexthops: &Nexthops) -> Route {
+        let mut route = Route {
+            nexthop: self.nexthop,
+            ..route
+        };
+        nexthops.resolve(&mut route);
+        route
     }
 
     /// Returns the own route believed to be in the kernel.
@@ -200,10 +219,19 @@ impl Entry {
     }
 
     /// Returns the command that performs `op`.
-    pub(super) fn command(&self, key: RouteKey, op: Op, owner: Owner) -> Option<Command> {
+    pub(super) fn command(
+        &self,
+        key: RouteKey,
+        op: Op,
+        owner: Owner,
+        nexthop: Option<u32>,
+    ) -> Option<Command> {
         match op {
             Op::Delete => Some(Command::Delete(key, owner)),
-            Op::Put(mode) => Some(Command::Put(key, self.want.clone()?, mode)),
+            Op::Put(mode) => {
+                let route = self.want.clone()?;
+                Some(Command::Put(key, Route { nexthop, ..route }, mode))
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub enum DeleteCause {
     Stray,
     /// A foreign route has the same key, so that a replace could replace the wrong one.
     Rewrite,
+    /// All its gateways have failed.
+    GatewayFailed,
 }
 
 impl DeleteCause {
@@ -59,6 +61,7 @@ impl DeleteCause {
             Self::Withdrawn => "withdrawn",
             Self::Stray => "stray",
             Self::Rewrite => "rewrite",
+            Self::GatewayFailed => "gateway-failed",
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::delta::{Cause, Flight, Found, Op};
 use super::reconciler::Reconciler;
 use crate::port::{OpError, PutMode};
-use crate::route::RouteKey;
+use crate::route::{Route, RouteKey};
 use instant::Instant;
 
 impl Reconciler {
@@ -17,9 +17,19 @@ impl Reconciler {
         };
         self.in_flight = self.in_flight.saturating_sub(1);
         let plain = result.is_ok() && !flight.disturbed && entry.fault.is_none();
-        if plain && flight.sent.is_none() && matches!(flight.op, Op::Put(_)) {
+        let nexthops = &self.nexthops;
+        let is_whole = |id, want: &Route| nexthops.has(id, &want.next_hops);
+        let is_as_wanted = match (flight.nexthop, &entry.want) {
+            (Some(id), Some(want)) => is_whole(id, want),
+            _ => entry
+                .want
+                .as_ref()
+                .is_none_or(|want| want.nexthop.is_none()),
+        };
+        if plain && is_as_wanted && flight.sent.is_none() && matches!(flight.op, Op::Put(_)) {
             // By far the most frequent outcome: nothing is left to do.
             entry.found = Found::AsWanted;
+            entry.nexthop = flight.nexthop;
             self.free_beside(&key);
             return;
         }
@@ -44,7 +54,7 @@ impl Reconciler {
                 self.absent(key);
             }
             (Err(error), Op::Put(PutMode::Create)) if error.is_exists() => self.exists(now, key),
-            (Err(error), op) => self.refused(now, key, op, error.clone()),
+            (Err(error), op) => self.refused(now, key, op, &flight, error.clone()),
         }
     }
 
@@ -53,10 +63,10 @@ impl Reconciler {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
-        match &flight.sent {
-            None => entry.found = Found::AsWanted,
-            Some(sent) => entry.observe(&key, Some(sent.clone())),
-        }
+        let sent = flight.sent.as_ref().or(entry.want.as_ref()).cloned();
+        entry.nexthop = flight.nexthop;
+        let route = sent.map(|sent| entry.installed(sent, &self.nexthops));
+        entry.observe(&key, route);
         self.free_beside(&key);
     }
 
@@ -82,8 +92,9 @@ impl Reconciler {
         }
     }
 
-    fn refused(&mut self, now: Instant, key: RouteKey, op: Op, error: OpError) {
+    fn refused(&mut self, now: Instant, key: RouteKey, op: Op, flight: &Flight, error: OpError) {
         self.counters.refused += 1;
+        let error = self.cause(&key, flight, error);
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -101,5 +112,14 @@ impl Reconciler {
             self.force_dump(now);
         }
         self.set_fault(now, key, Cause::Refused(error));
+    }
+
+    /// Returns why a route was refused: the kernel reports only that its object does not exist.
+    fn cause(&self, key: &RouteKey, flight: &Flight, error: OpError) -> OpError {
+        let want = self.entries.get(key).and_then(|entry| entry.want.as_ref());
+        let sent = flight.sent.as_ref().or(want);
+        let sent = sent.filter(|_| flight.nexthop.is_some() && error.errno == libc::EINVAL);
+        let refusal = sent.and_then(|sent| self.nexthops.refusal(&sent.next_hops));
+        refusal.cloned().unwrap_or(error)
     }
 }

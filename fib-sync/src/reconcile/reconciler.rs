@@ -3,15 +3,16 @@
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::backoff;
 use super::counters::Counters;
-use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Op, Step};
+use super::delta::{Beside, Cause, Entry, Flight, Found, Metrics, Op, Step};
 use super::dirty::Dirty;
 use super::grace::Grace;
-use super::notice::{Foreigners, Notice, Notices};
+use super::nexthops::{NexthopObjects, Nexthops};
+use super::notice::{DeleteCause, Foreigners, Notice, Notices};
 use crate::limits::{IN_FLIGHT_MAX, LOST_GATEWAYS_MAX};
+use crate::nexthop::NexthopCommand;
 use crate::owner::Owner;
 use crate::port::{Command, Event};
 use crate::route::{Route, RouteKey, TABLE_MAIN};
@@ -44,6 +45,8 @@ pub struct ReconcilerConfig {
     pub read_foreign: bool,
     /// Small tables of which dumps read the routes of all owners in any case.
     pub read_whole: Vec<u32>,
+    /// The treatment of nexthop objects.
+    pub nexthop_objects: NexthopObjects,
 }
 
 impl ReconcilerConfig {
@@ -60,6 +63,7 @@ impl ReconcilerConfig {
             install: true,
             read_foreign: true,
             read_whole: Vec::new(),
+            nexthop_objects: NexthopObjects::Ignore,
         }
     }
 }
@@ -89,6 +93,15 @@ pub struct Reconciler {
     pub(super) notices: Notices,
     /// Foreign routes that carry the own protocol.
     pub(super) foreigners: Foreigners,
+    pub(super) nexthops: Nexthops,
+    /// Commands that are submitted before all others.
+    pub(super) outbox: VecDeque<Command>,
+    /// Nexthop objects whose deletion is to be answered before anything else is submitted.
+    pub(super) urgent: BTreeSet<u32>,
+    /// Gateways over which no route is written.
+    pub(super) failed: BTreeSet<IpAddr>,
+    /// The routes of some of them are to be processed.
+    pub(super) has_new_failed: bool,
 }
 
 /// State of dumps: whether one is needed, allowed or in progress.
@@ -148,6 +161,11 @@ impl Reconciler {
             counters: Counters::default(),
             notices: Notices::default(),
             foreigners: Foreigners::default(),
+            nexthops: Nexthops::new(config.nexthop_objects, config.owner),
+            outbox: VecDeque::new(),
+            urgent: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            has_new_failed: false,
             config,
         }
     }
@@ -160,10 +178,11 @@ impl Reconciler {
     /// Sets the wanted route at `key` to `route`, whatever was wanted there before. Both are
     /// brought into canonical form and the route's protocol is set to the own one.
     pub fn want(&mut self, key: RouteKey, route: Route) {
-        let route = Route {
+        let mut route = Route {
             protocol: self.config.owner.0,
             ..route.canonical()
         };
+        self.nexthops.mark(&mut route);
         self.wish(key.canonical(), Some(route));
     }
 
@@ -250,7 +269,14 @@ impl Reconciler {
             } => self.changed(*key, route, *replaced),
             Event::Removed(key, route) => self.gone(now, *key, route),
             Event::Applied(key, result) => self.applied(now, *key, result),
-            Event::Link(link) if link.up => self.forgive(),
+            Event::Nexthop(event) => self.nexthop(now, event),
+            Event::Link(link) if link.up => {
+                if !link.running && self.nexthops.is_read() {
+                    // The kernel deletes the objects of a link without carrier.
+                    self.link_lost(now, link.index);
+                }
+                self.forgive();
+            }
             Event::Link(link) => self.link_lost(now, link.index),
             Event::LinkRemoved(index) => self.link_lost(now, *index),
             Event::AddressRemoved(_) => self.settle_and_dump(now),
@@ -264,6 +290,14 @@ impl Reconciler {
     /// Returns the next command for the kernel, if one is due now.
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
         self.pass_time(now);
+        if let Some(command) = self.outbox.pop_front() {
+            self.in_flight += 1;
+            return Some(command);
+        }
+        if !self.urgent.is_empty() {
+            return None;
+        }
+        self.process_failed();
         if let Some(round) = &mut self.dumps.current {
             if round.waiting {
                 return None;
@@ -334,7 +368,13 @@ impl Reconciler {
             && !self.dumps.needed
             && self.dumps.current.is_none()
             && self.in_flight == 0
+            && self.outbox.is_empty()
             && self.entries.values().all(Entry::is_settled)
+    }
+
+    /// Returns whether the kernel has answered every command.
+    pub fn is_answered(&self) -> bool {
+        self.in_flight == 0 && self.outbox.is_empty()
     }
 
     fn wish(&mut self, key: RouteKey, want: Option<Route>) {
@@ -351,7 +391,7 @@ impl Reconciler {
             return;
         }
         entry.released = want.is_none();
-        entry.wish(&key, want);
+        entry.wish(&key, want, &self.nexthops);
         let forget = entry.is_settled() && entry.want.is_none();
         let comes = entry.is_coming();
         if entry.fault.is_some() {
@@ -411,38 +451,6 @@ impl Reconciler {
         }
     }
 
-    /// Clears the fault of the key, so that it is tried at once.
-    pub(super) fn clear_fault(&mut self, key: &RouteKey) {
-        if let Some(entry) = self.entries.get_mut(key)
-            && let Some(fault) = entry.fault.take()
-        {
-            self.retries.remove(&(fault.retry_at, *key));
-            self.dirty.insert(*key);
-        }
-    }
-
-    /// Records that the key failed, and the time of the next attempt.
-    pub(super) fn set_fault(&mut self, now: Instant, key: RouteKey, cause: Cause) {
-        let Some(entry) = self.entries.get_mut(&key) else {
-            return;
-        };
-        let attempts = match entry.fault.take() {
-            Some(fault) => {
-                self.retries.remove(&(fault.retry_at, key));
-                fault.attempts.saturating_add(1)
-            }
-            None => 1,
-        };
-        let retry_at = now + backoff::retry_delay(attempts);
-        entry.fault = Some(Box::new(Fault {
-            cause,
-            attempts,
-            retry_at,
-        }));
-        self.retries.insert((retry_at, key));
-        self.free_beside(&key);
-    }
-
     fn pass_time(&mut self, now: Instant) {
         self.notices.pass_time(now);
         if self.grace.expire(now) {
@@ -483,6 +491,11 @@ impl Reconciler {
     /// Performs the next step for one key.
     fn advance(&mut self, now: Instant, key: RouteKey) -> Option<Command> {
         let entry = self.entries.get(&key)?;
+        let is_held = self.is_held(entry);
+        let is_over = |route| self.has_only_failed(route);
+        if is_held && !entry.present().is_some_and(is_over) {
+            return None;
+        }
         let is_lost = entry.present().is_some_and(|route| self.is_lost(route));
         let grace = !self.grace.is_over() && !is_lost;
         let unwanted = entry.want.is_none();
@@ -490,12 +503,18 @@ impl Reconciler {
             true => self.place_of(&key),
             false => Beside::Nothing,
         };
+        let nexthops = &mut self.nexthops;
         let entry = self.entries.get_mut(&key)?;
         let due = entry
             .fault
             .as_ref()
             .is_some_and(|fault| now >= fault.retry_at);
-        match entry.step(due, grace, beside) {
+        let step = match is_held {
+            true if entry.flight.is_some() || (entry.fault.is_some() && !due) => Step::Rest,
+            true => Step::Write(Op::Delete),
+            false => entry.step(due, grace, beside),
+        };
+        match step {
             Step::Rest => None,
             Step::Forget => {
                 self.clear_fault(&key);
@@ -508,8 +527,18 @@ impl Reconciler {
                 None
             }
             Step::Write(op) => {
-                let command = entry.command(key, op, self.config.owner)?;
-                let cause = (op == Op::Delete).then(|| entry.delete_cause());
+                let mut before = Vec::new();
+                let nexthop = match (op, &entry.want) {
+                    (Op::Put(_), Some(want)) if want.nexthop.is_some() => {
+                        nexthops.obtain(&want.next_hops, &mut before)
+                    }
+                    _ => None,
+                };
+                let command = entry.command(key, op, self.config.owner, nexthop)?;
+                let cause = (op == Op::Delete).then(|| match is_held {
+                    true => DeleteCause::GatewayFailed,
+                    false => entry.delete_cause(),
+                });
                 if let Some(cause) = cause {
                     let route = entry.present().cloned();
                     self.notices.deleting(now, key, route, cause);
@@ -519,10 +548,14 @@ impl Reconciler {
                     sent: None,
                     disturbed: false,
                     cause,
+                    nexthop,
                 }));
-                self.in_flight += 1;
                 self.counters.count(op);
-                Some(command)
+                // The route follows the objects that it needs.
+                self.outbox.extend(before.into_iter().map(Command::Nexthop));
+                self.outbox.push_back(command);
+                self.in_flight += 1;
+                self.outbox.pop_front()
             }
         }
     }
@@ -537,8 +570,12 @@ impl Reconciler {
         let mut left = self.config.tables.clone();
         left.extend(&self.config.tables_read);
         left.reverse();
-        let table = left.pop()?;
         let owner = if all { None } else { Some(self.config.owner) };
+        let first = match self.nexthops.is_read() {
+            true => Command::Nexthop(NexthopCommand::Dump),
+            false => self.dump(left.pop()?, owner),
+        };
+        self.nexthops.begin(self.dumps.round);
         self.dumps.current = Some(Round {
             left,
             owner,
@@ -547,7 +584,7 @@ impl Reconciler {
             spoilt: false,
         });
         self.counters.dumps += 1;
-        Some(self.dump(table, owner))
+        Some(first)
     }
 
     /// Returns the dump of a table in a round that reads the routes of this owner, or of all.

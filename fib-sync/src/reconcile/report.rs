@@ -90,7 +90,7 @@ pub enum PendingWrite<'a> {
     },
 }
 
-/// A reconciler in numbers. All but the first eight are monotonic.
+/// A reconciler in numbers. All but the first ten are monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FibSummary {
@@ -111,6 +111,10 @@ pub struct FibSummary {
     pub foreign: usize,
     /// Whether the believed state is invalid until a dump completes.
     pub void: bool,
+    /// Own nexthop objects.
+    pub nexthops: usize,
+    /// Whether the kernel has nexthop objects, once it has been asked.
+    pub nexthops_supported: Option<bool>,
     /// Routes sent to be created or replaced.
     pub puts: u64,
     /// Routes sent to be deleted.
@@ -163,6 +167,8 @@ impl Reconciler {
         let mut sum = FibSummary {
             foreign: self.foreigners.count(),
             void: self.dumps.void,
+            nexthops: self.nexthops.len(),
+            nexthops_supported: self.nexthops.supported(),
             puts: self.counters.puts,
             deletes: self.counters.deletes,
             refused: self.counters.refused + self.counters.conflicts,

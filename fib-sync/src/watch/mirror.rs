@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::nexthop::Table;
 use crate::owner::Owner;
 use crate::port::Event;
 use crate::route::{InterfaceAddress, Link, Route, RouteKey};
@@ -19,6 +20,7 @@ pub(super) struct Mirror {
     pub(super) routes: BTreeMap<(RouteKey, u8), Route>,
     pub(super) links: BTreeMap<u32, Link>,
     pub(super) addresses: BTreeSet<InterfaceAddress>,
+    nexthops: Table,
     /// Number of routes of each prefix length, IPv4 and IPv6.
     lengths: [[usize; 129]; 2],
     /// Dumps in progress, by table.
@@ -55,6 +57,7 @@ impl Mirror {
             routes: BTreeMap::new(),
             links: BTreeMap::new(),
             addresses: BTreeSet::new(),
+            nexthops: Table::default(),
             lengths: [[0; 129]; 2],
             dumps: BTreeMap::new(),
             certain: BTreeSet::new(),
@@ -93,6 +96,7 @@ impl Mirror {
                 self.changed(*key, route, *replaced, &mut touched);
             }
             Event::Removed(key, route) => self.gone(*key, route, &mut touched),
+            Event::Nexthop(event) => self.nexthops.handle(event),
             Event::Link(link) => self.link(link, &mut touched),
             Event::LinkRemoved(index) => {
                 self.links.remove(index);
@@ -165,13 +169,15 @@ impl Mirror {
     }
 
     fn insert(&mut self, key: RouteKey, route: &Route, touched: &mut Touched) {
+        let mut route = route.clone();
+        self.nexthops.complete(&mut route);
         let before = self.routes.insert((key, route.protocol), route.clone());
         if before.is_none()
             && let Some(count) = self.count(&key)
         {
             *count += 1;
         }
-        if before.as_ref() != Some(route) {
+        if before.as_ref() != Some(&route) {
             touched.prefixes.insert(key.prefix);
         }
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::limits::{HOPS_MAX, WRITE_TEXT_OCTETS_MAX, WRITES_MAX, WRITES_OCTETS_MAX};
+use crate::nexthop::{Member, Nexthop, NexthopCommand, NexthopContent};
 use crate::owner::Owner;
 use crate::port::{Command, OpError, PutMode};
 use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
@@ -12,6 +13,9 @@ use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
 const CREATE: u8 = 1;
 const REPLACE: u8 = 2;
 const DELETE: u8 = 3;
+const CREATE_NEXTHOP: u8 = 4;
+const CREATE_GROUP: u8 = 5;
+const DELETE_NEXTHOP: u8 = 6;
 
 const GATEWAY_IPV4: u8 = 1;
 const GATEWAY_IPV6: u8 = 2;
@@ -44,7 +48,13 @@ impl Writes {
                 self.octets.push(owner.0);
                 true
             }
-            Command::Dump { .. } => false,
+            Command::Nexthop(NexthopCommand::Create(nexthop)) => self.nexthop(nexthop),
+            Command::Nexthop(NexthopCommand::Delete(id)) => {
+                self.octets.push(DELETE_NEXTHOP);
+                self.octets.extend(id.to_be_bytes());
+                true
+            }
+            Command::Dump { .. } | Command::Nexthop(NexthopCommand::Dump) => false,
         };
         if !done || self.octets.len() > WRITES_OCTETS_MAX {
             self.octets.truncate(start);
@@ -109,6 +119,7 @@ impl Writes {
             None => to.push(0),
             Some(address) => put_address(to, address),
         }
+        to.extend(route.nexthop.unwrap_or_default().to_be_bytes());
         let Ok(hops) = u16::try_from(route.next_hops.len()) else {
             return false;
         };
@@ -117,6 +128,30 @@ impl Writes {
             put_hop(to, hop);
         }
         usize::from(hops) <= HOPS_MAX
+    }
+
+    fn nexthop(&mut self, nexthop: &Nexthop) -> bool {
+        let to = &mut self.octets;
+        let kind = match nexthop.content {
+            NexthopContent::Group(_) => CREATE_GROUP,
+            _ => CREATE_NEXTHOP,
+        };
+        to.push(kind);
+        to.extend(nexthop.id.to_be_bytes());
+        to.push(nexthop.owner.0);
+        match &nexthop.content {
+            NexthopContent::Hop(hop) => put_hop(to, hop),
+            NexthopContent::Group(members) if members.len() <= HOPS_MAX => {
+                let count = u16::try_from(members.len()).unwrap_or_default();
+                to.extend(count.to_be_bytes());
+                for member in members {
+                    to.extend(member.id.to_be_bytes());
+                    to.extend(member.weight.to_be_bytes());
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn key(&mut self, key: &RouteKey) {
@@ -192,6 +227,9 @@ fn kind_of(octet: u8) -> RouteKind {
 
 fn command(octets: &mut Octets<'_>) -> Option<Command> {
     let kind = octets.u8()?;
+    if matches!(kind, CREATE_NEXTHOP | CREATE_GROUP | DELETE_NEXTHOP) {
+        return nexthop(kind, octets).map(Command::Nexthop);
+    }
     let prefix = IpNet::new(octets.address()??, octets.u8()?).ok()?;
     let (table, metric, tos) = (octets.u32()?, octets.u32()?, octets.u8()?);
     let key = RouteKey::new(table, prefix, metric, tos);
@@ -210,6 +248,7 @@ fn command(octets: &mut Octets<'_>) -> Option<Command> {
         other => Scope::Other(other),
     };
     let source = octets.address()?;
+    let nexthop = Some(octets.u32()?).filter(|id| *id != 0);
     let count = usize::from(octets.u16()?);
     if count > HOPS_MAX {
         return None;
@@ -224,8 +263,33 @@ fn command(octets: &mut Octets<'_>) -> Option<Command> {
         scope,
         source,
         protocol,
+        nexthop,
     };
     Some(Command::Put(key, route, mode))
+}
+
+fn nexthop(kind: u8, octets: &mut Octets<'_>) -> Option<NexthopCommand> {
+    let id = octets.u32()?;
+    if kind == DELETE_NEXTHOP {
+        return Some(NexthopCommand::Delete(id));
+    }
+    let owner = Owner(octets.u8()?);
+    let content = match kind {
+        CREATE_NEXTHOP => NexthopContent::Hop(hop(octets)?),
+        _ => {
+            let count = usize::from(octets.u16()?);
+            if count > HOPS_MAX {
+                return None;
+            }
+            let mut members = Vec::with_capacity(count);
+            for _ in 0..count {
+                let (id, weight) = (octets.u32()?, octets.u16()?);
+                members.push(Member { id, weight });
+            }
+            NexthopContent::Group(members)
+        }
+    };
+    Some(NexthopCommand::Create(Nexthop::new(id, owner, content)))
 }
 
 fn hop(octets: &mut Octets<'_>) -> Option<Hop> {

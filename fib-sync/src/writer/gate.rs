@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use crate::limits::NEXTHOP_ID_BITS;
+use crate::nexthop::{Nexthop, NexthopCommand, NexthopContent, NexthopEvent};
 use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
 use crate::route::{RouteKey, RouteKind};
@@ -50,7 +52,7 @@ impl Bounds {
                 is_at(key) && route.kind == RouteKind::Blackhole
             }
             Command::Delete(key, _) => is_at(key),
-            Command::Put(..) | Command::Dump { .. } => false,
+            Command::Put(..) | Command::Nexthop(_) | Command::Dump { .. } => false,
         }
     }
 
@@ -64,6 +66,7 @@ impl Bounds {
         let (key, owner) = match command {
             Command::Put(key, route, _) => (key, route.owner()),
             Command::Delete(key, owner) => (key, *owner),
+            Command::Nexthop(command) => return self.check_nexthop(command),
             Command::Dump { .. } => return Err("it is no write"),
         };
         if owner != self.owner {
@@ -82,8 +85,38 @@ impl Bounds {
             Command::Put(_, route, _) if !is_installed(route.kind) => {
                 Err("a type of route that the program does not install")
             }
+            Command::Put(_, route, _) if route.nexthop.is_some_and(|id| !self.has_id(id)) => {
+                Err("a nexthop object of another program")
+            }
             _ => Ok(()),
         }
+    }
+
+    fn check_nexthop(&self, command: &NexthopCommand) -> Result<(), &'static str> {
+        let (id, members) = match command {
+            NexthopCommand::Dump => return Err("it is no write"),
+            NexthopCommand::Delete(id) => (*id, [].as_slice()),
+            NexthopCommand::Create(one) if one.owner != self.owner => {
+                return Err("another protocol than the configured one");
+            }
+            NexthopCommand::Create(one) => match &one.content {
+                NexthopContent::Hop(_) => (one.id, [].as_slice()),
+                NexthopContent::Group(members) => (one.id, members.as_slice()),
+                NexthopContent::Blackhole | NexthopContent::Other => {
+                    return Err("a type of nexthop object that the program does not create");
+                }
+            },
+        };
+        let mut ids = members.iter().map(|member| member.id).chain([id]);
+        match ids.all(|id| self.has_id(id)) {
+            true => Ok(()),
+            false => Err("a nexthop object of another program"),
+        }
+    }
+
+    /// Returns whether the number of a nexthop object is one of the owner's.
+    fn has_id(&self, id: u32) -> bool {
+        id >> NEXTHOP_ID_BITS == u32::from(self.owner.0)
     }
 }
 
@@ -102,6 +135,8 @@ pub struct Gate {
     bounds: Bounds,
     ipv4: BTreeSet<Ipv4Key>,
     ipv6: BTreeSet<Ipv6Key>,
+    /// Own nexthop objects.
+    nexthops: BTreeSet<u32>,
     /// Keys may be missing.
     is_doubtful: bool,
 }
@@ -118,6 +153,7 @@ impl Gate {
             bounds,
             ipv4: BTreeSet::new(),
             ipv6: BTreeSet::new(),
+            nexthops: BTreeSet::new(),
             is_doubtful: true,
         }
     }
@@ -139,10 +175,12 @@ impl Gate {
     /// decided.
     #[must_use]
     pub fn needs_reading(&self, command: &Command) -> bool {
-        let replaced = command.replaced_key();
-        self.is_doubtful
-            && replaced.is_some_and(|key| !self.has(key))
-            && self.bounds.check(command).is_ok()
+        let is_unknown = match command {
+            Command::Put(key, _, PutMode::Replace) => !self.has(key),
+            Command::Nexthop(NexthopCommand::Delete(id)) => !self.nexthops.contains(id),
+            _ => false,
+        };
+        self.is_doubtful && is_unknown && self.bounds.check(command).is_ok()
     }
 
     /// Begins a reading of the own routes.
@@ -154,6 +192,7 @@ impl Gate {
     pub fn lost(&mut self) {
         self.ipv4.clear();
         self.ipv6.clear();
+        self.nexthops.clear();
         self.is_doubtful = true;
     }
 
@@ -162,6 +201,14 @@ impl Gate {
         if owner == self.bounds.owner && self.bounds.covers(key) {
             self.insert(key);
         }
+    }
+
+    /// Records a nexthop object that was read, or that another program created or changed.
+    pub fn seen_nexthop(&mut self, nexthop: &Nexthop) {
+        match nexthop.owner == self.bounds.owner && self.bounds.has_id(nexthop.id) {
+            true => self.nexthops.insert(nexthop.id),
+            false => self.nexthops.remove(&nexthop.id),
+        };
     }
 
     /// Decides a write that is requested from the kernel next.
@@ -188,6 +235,10 @@ impl Gate {
                 self.remove(key);
                 Ok(())
             }
+            Command::Nexthop(NexthopCommand::Delete(id)) => match self.nexthops.remove(id) {
+                true => Ok(()),
+                false => refused("the nexthop object to be deleted is not known as an own one"),
+            },
             _ => Ok(()),
         }
     }
@@ -197,7 +248,23 @@ impl Gate {
         match command {
             Command::Put(key, _, mode) => self.settled(key, Some(*mode), result),
             Command::Delete(key, _) => self.settled(key, None, result),
+            Command::Nexthop(command) => self.settled_nexthop(command, result),
             Command::Dump { .. } => {}
+        }
+    }
+
+    /// Records the outcome of an admitted write of a nexthop object.
+    pub(crate) fn settled_nexthop(
+        &mut self,
+        command: &NexthopCommand,
+        result: &Result<(), OpError>,
+    ) {
+        match (command, result) {
+            (NexthopCommand::Create(one), Ok(())) => drop(self.nexthops.insert(one.id)),
+            (NexthopCommand::Delete(_), Err(error)) if !error.is_absent() => {
+                self.is_doubtful = true;
+            }
+            _ => {}
         }
     }
 
@@ -232,6 +299,8 @@ impl Gate {
             Event::Changed { key, .. } | Event::Removed(key, _) => {
                 self.is_doubtful |= key.table == self.bounds.table && self.remove(key);
             }
+            Event::Nexthop(NexthopEvent::Changed(nexthop)) => self.seen_nexthop(nexthop),
+            Event::Nexthop(NexthopEvent::Removed(id)) => drop(self.nexthops.remove(id)),
             Event::Overrun => self.lost(),
             _ => {}
         }

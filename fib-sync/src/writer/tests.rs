@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::nexthop::{Member, Nexthop, NexthopCommand, NexthopContent, NexthopEvent};
 use crate::{Command, Event, Hop, OpError, Owner, PutMode, Route, RouteKey, RouteKind};
 
 const US: Owner = Owner(119);
@@ -44,6 +45,7 @@ fn route() -> impl Strategy<Value = Route> {
     (kind, protocol, source, hops).prop_map(|(kind, protocol, source, next_hops)| Route {
         kind,
         source,
+        nexthop: None,
         ..Route::unicast(Owner(protocol), next_hops)
     })
 }
@@ -66,12 +68,27 @@ fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         3 => (key(), route(), mode).prop_map(|(key, route, mode)| Command::Put(key, route, mode)),
         1 => (key(), owner).prop_map(|(key, owner)| Command::Delete(key, owner)),
+        1 => nexthop().prop_map(|one| Command::Nexthop(NexthopCommand::Create(one))),
+        1 => id().prop_map(|id| Command::Nexthop(NexthopCommand::Delete(id))),
     ]
+}
+
+/// Few numbers, of this program and of others.
+fn id() -> impl Strategy<Value = u32> {
+    prop::sample::select([1, 2, 0x7700_0001, 0x7700_0002].as_slice())
+}
+
+fn nexthop() -> impl Strategy<Value = Nexthop> {
+    let member = (id(), any::<u16>()).prop_map(|(id, weight)| Member { id, weight });
+    let group = prop::collection::vec(member, 0..3).prop_map(NexthopContent::Group);
+    let content = prop_oneof![hop().prop_map(NexthopContent::Hop), group];
+    let owner = prop::sample::select([US, US, Owner(80)].as_slice());
+    (id(), owner, content).prop_map(|(id, owner, content)| Nexthop::new(id, owner, content))
 }
 
 /// The kernel, as far as routes have a protocol.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Model(BTreeMap<RouteKey, Owner>);
+struct Model(BTreeMap<RouteKey, Owner>, BTreeMap<u32, Owner>);
 
 impl Model {
     fn carry_out(&mut self, command: &Command) -> Result<(), OpError> {
@@ -95,7 +112,17 @@ impl Model {
                 }
                 self.0.remove(key);
             }
-            Command::Dump { .. } => {}
+            Command::Nexthop(NexthopCommand::Create(one)) => {
+                if self.1.contains_key(&one.id) {
+                    return Err(OpError::new(libc::EEXIST));
+                }
+                self.1.insert(one.id, one.owner);
+            }
+            Command::Nexthop(NexthopCommand::Delete(id)) => {
+                let gone = self.1.remove(id);
+                return gone.map(drop).ok_or_else(|| OpError::new(libc::ENOENT));
+            }
+            Command::Nexthop(NexthopCommand::Dump) | Command::Dump { .. } => {}
         }
         Ok(())
     }
@@ -105,7 +132,14 @@ impl Model {
         let is_foreign =
             |(key, owner): &(&RouteKey, &Owner)| **owner != US || !bounds().covers(key);
         let foreign = self.0.iter().filter(is_foreign);
-        Self(foreign.map(|(key, owner)| (*key, *owner)).collect())
+        let is_own = |id: u32, owner: Owner| owner == US && id >> 24 == u32::from(US.0);
+        let nexthops = self.1.iter().map(|(id, owner)| (*id, *owner));
+        Self(
+            foreign.map(|(key, owner)| (*key, *owner)).collect(),
+            nexthops
+                .filter(|(id, owner)| !is_own(*id, *owner))
+                .collect(),
+        )
     }
 }
 
@@ -134,6 +168,9 @@ fn execute(gate: &mut Gate, kernel: &mut Model, commands: &[Command]) -> usize {
         gate.reading();
         for (key, owner) in &kernel.0 {
             gate.seen(key, *owner);
+        }
+        for (id, owner) in &kernel.1 {
+            gate.seen_nexthop(&Nexthop::new(*id, *owner, NexthopContent::Blackhole));
         }
     }
     let decided: Vec<bool> = commands.iter().map(|one| gate.admit(one).is_ok()).collect();
@@ -196,6 +233,16 @@ proptest! {
             let (key, owner) = match &command {
                 Command::Put(key, route, _) => (key, route.owner()),
                 Command::Delete(key, owner) => (key, *owner),
+                Command::Nexthop(NexthopCommand::Create(one)) => {
+                    let is_own = one.owner == US && one.id >> 24 == u32::from(US.0);
+                    prop_assert!(!is_admitted || is_own);
+                    continue;
+                }
+                // Nothing is known as an own object.
+                Command::Nexthop(_) => {
+                    prop_assert!(!is_admitted);
+                    continue;
+                }
                 Command::Dump { .. } => unreachable!("no write"),
             };
             prop_assert!(!is_admitted || (owner == US && bounds().covers(key)));
@@ -216,10 +263,20 @@ proptest! {
                     execute(&mut gate, &mut kernel, &commands);
                     prop_assert_eq!(kernel.foreign(), before);
                 }
+                Step::Other(Command::Nexthop(command)) => {
+                    let done = kernel.carry_out(&Command::Nexthop(command.clone())).is_ok();
+                    if done {
+                        gate.observe(&Event::Nexthop(match command {
+                            NexthopCommand::Create(one) => NexthopEvent::Changed(one),
+                            NexthopCommand::Delete(id) => NexthopEvent::Removed(id),
+                            NexthopCommand::Dump => unreachable!("no write"),
+                        }));
+                    }
+                }
                 Step::Other(command) => {
                     let key = *match &command {
                         Command::Put(key, ..) | Command::Delete(key, _) => key,
-                        Command::Dump { .. } => unreachable!("no write"),
+                        _ => unreachable!("no write"),
                     };
                     if kernel.carry_out(&command).is_ok() {
                         let route = Route::blackhole(kernel.0.get(&key).copied().unwrap_or(US));

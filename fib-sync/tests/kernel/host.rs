@@ -8,7 +8,8 @@ use std::time::Duration;
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib};
 use fib_sync::watch::{WatchChange, Watcher, WatcherConfig};
 use fib_sync::{
-    Event, Fib, FibStatus, Hop, Instant, Owner, Reconciler, ReconcilerConfig, Route, RouteKey,
+    Event, Fib, FibStatus, Hop, Instant, NexthopObjects, Owner, Reconciler, ReconcilerConfig,
+    Route, RouteKey,
 };
 
 /// The protocol of the routes under test.
@@ -114,6 +115,7 @@ impl Host {
         let mut config = ReconcilerConfig::new(US);
         config.grace = Duration::ZERO;
         config.period = Duration::ZERO;
+        config.nexthop_objects = NexthopObjects::Auto;
         let driver = NetlinkConfig::new(config.tables.clone());
         let fib = NetlinkFib::delegated(driver, descriptors, true).unwrap();
         Self::over(fib, config)

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod host;
+mod nexthops;
 mod reconcile;
 mod speed;
 mod watch;

@@ -431,7 +431,7 @@ fn a_shadow_run_compares_and_writes_nothing() {
     });
 }
 
-fn link_index(name: &str) -> u32 {
+pub(crate) fn link_index(name: &str) -> u32 {
     let shown = ip(&format!("-o link show {name}"));
     shown.split(':').next().unwrap().trim().parse().unwrap()
 }

@@ -13,14 +13,14 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use crate::host::{Host, US, in_namespace, ip, key, via};
 
 /// A writer in a thread of its own, as in a process of its own.
-struct Served {
+pub(crate) struct Served {
     /// Requests for further connections.
     connect: SyncSender<SyncSender<[OwnedFd; 2]>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Served {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let bounds = Bounds::new(US, 254, vec![1024..=1024]);
         let (connect, requests) = sync_channel::<SyncSender<[OwnedFd; 2]>>(1);
         let thread = std::thread::spawn(move || {
@@ -44,7 +44,7 @@ impl Served {
     }
 
     /// Connects a process, once the former one has disconnected.
-    fn connect(&self) -> [OwnedFd; 2] {
+    pub(crate) fn connect(&self) -> [OwnedFd; 2] {
         let (sender, receiver) = sync_channel(1);
         self.connect.send(sender).unwrap();
         receiver.recv().unwrap()

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fib_sync::memory::Faults;
+use fib_sync::nexthop::{Member, Nexthop, NexthopContent};
 use fib_sync::watch::{Resolution, WatcherConfig};
-use fib_sync::{FibStatus, Hop, Owner, Reconciler, Route, RouteKey};
+use fib_sync::{FibStatus, Hop, NexthopObjects, Owner, Route, RouteKey};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
-use crate::world::{CALI, FELIX, STATIC, UP0, UP1, US, World, config, ip};
+use crate::world::{CALI, FELIX, STATIC, UP0, UP1, US, World, ip};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -20,6 +21,14 @@ enum Step {
     Add(RouteKey, Route),
     Replace(RouteKey, Route),
     Delete(RouteKey),
+    /// Another program creates a nexthop object.
+    AddNexthop(Nexthop),
+    /// Another program deletes the nexthop object at this place of the table.
+    DeleteNexthop(usize),
+    CompatMode(bool),
+    /// A gateway fails.
+    Fail(&'static str),
+    Restore,
     LinkDown(u32),
     LinkUp(u32),
     Carrier(u32, bool),
@@ -53,14 +62,37 @@ fn keys() -> impl Strategy<Value = RouteKey> {
 fn routes(ipv6: bool, owner: Owner) -> impl Strategy<Value = Route> {
     let gateways = if ipv6 { GATEWAYS_V6 } else { GATEWAYS_V4 };
     let hops = prop::collection::vec((prop::sample::select(gateways), 1..3_u16), 1..4);
+    let hops = (hops, any::<bool>());
     prop_oneof![
-        6 => hops.prop_map(move |hops| {
-            let hops = hops.into_iter().map(|(text, weight)| Hop::via(ip(text)).weighted(weight));
+        6 => hops.prop_map(move |(hops, has_interface)| {
+            let hops = hops.into_iter().map(|(text, weight)| {
+                let hop = Hop::via(ip(text)).weighted(weight);
+                if has_interface { hop.on(link_of(text)) } else { hop }
+            });
             Route::unicast(owner, hops.collect())
         }),
         2 => Just(Route::device(owner, CALI)),
         1 => Just(Route::blackhole(owner)),
     ]
+}
+
+/// Returns the interface to a gateway.
+fn link_of(gateway: &str) -> u32 {
+    match gateway.starts_with("10.0") || gateway.starts_with("fd00") {
+        true => UP0,
+        false => UP1,
+    }
+}
+
+/// Objects of other programs: some have numbers of this one, some its protocol.
+fn nexthops() -> impl Strategy<Value = Nexthop> {
+    let id = prop_oneof![1..5_u32, 0x7700_0001..0x7700_0009_u32];
+    let hop = prop::sample::select(GATEWAYS_V4)
+        .prop_map(|text| NexthopContent::Hop(Hop::via(ip(text)).on(link_of(text))));
+    let group = (1..5_u32).prop_map(|id| NexthopContent::Group(vec![Member { id, weight: 1 }]));
+    let owner = prop::sample::select(&[STATIC, FELIX, US]);
+    (id, owner, prop_oneof![hop, group])
+        .prop_map(|(id, owner, content)| Nexthop::new(id, owner, content))
 }
 
 fn entry(owner: Owner) -> impl Strategy<Value = (RouteKey, Route)> {
@@ -79,6 +111,12 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => foreign().prop_map(|(key, route)| Step::Add(key, route)),
         2 => foreign().prop_map(|(key, route)| Step::Replace(key, route)),
         3 => keys().prop_map(Step::Delete),
+        2 => nexthops().prop_map(Step::AddNexthop),
+        2 => (0..8_usize).prop_map(Step::DeleteNexthop),
+        1 => any::<bool>().prop_map(Step::CompatMode),
+        2 => prop::sample::select(GATEWAYS_V4).prop_map(Step::Fail),
+        1 => prop::sample::select(GATEWAYS_V6).prop_map(Step::Fail),
+        2 => Just(Step::Restore),
         1 => links().prop_map(Step::LinkDown),
         2 => links().prop_map(Step::LinkUp),
         1 => (links(), any::<bool>()).prop_map(|(link, on)| Step::Carrier(link, on)),
@@ -105,6 +143,14 @@ fn apply(world: &mut World, step: Step) {
         Step::Add(key, route) => drop(world.kernel.add_route(key, route)),
         Step::Replace(key, route) => drop(world.kernel.replace_route(key, route)),
         Step::Delete(key) => drop(world.kernel.delete_route(&key)),
+        Step::AddNexthop(nexthop) => drop(world.kernel.add_nexthop(nexthop)),
+        Step::DeleteNexthop(at) => {
+            let id = world.kernel.nexthops().nth(at).map(|nexthop| nexthop.id);
+            id.map(|id| world.kernel.delete_nexthop(id));
+        }
+        Step::CompatMode(on) => world.kernel.set_nexthop_compat_mode(on),
+        Step::Fail(gateway) => world.reconciler.fail_gateway(ip(gateway)),
+        Step::Restore => world.reconciler.restore_gateways(),
         Step::LinkDown(index) => world.kernel.set_link_up(index, false),
         Step::LinkUp(index) => world.kernel.set_link_up(index, true),
         Step::Carrier(index, on) => world.kernel.set_carrier(index, on),
@@ -130,6 +176,7 @@ fn calm(world: &mut World) {
         world.kernel.refuse(prefix.parse().unwrap(), None);
     }
     world.repair_links();
+    world.reconciler.restore_gateways();
     world.run(Duration::from_secs(200));
 }
 
@@ -150,6 +197,12 @@ fn check_kernel(world: &World) {
         let found = found.unwrap_or_else(|| panic!("{key} is missing: {:?}", world.status(key)));
         let mut want = want.clone().canonical();
         want.protocol = US.0;
+        // An object is used where it can be.
+        let is_whole = |hop: &Hop| hop.gateway.is_some() && hop.interface.is_some();
+        let fits = !want.next_hops.is_empty() && want.next_hops.iter().all(is_whole);
+        let is_shared = fits && world.nexthop_objects == NexthopObjects::Auto;
+        assert_eq!(found.nexthop.is_some(), is_shared, "{key}: {found:?}");
+        want.nexthop = found.nexthop;
         assert!(
             want.satisfied_by(key, found),
             "{key}: want {want:?}, found {found:?}"
@@ -159,6 +212,43 @@ fn check_kernel(world: &World) {
     for key in world.ours().keys() {
         assert!(world.wanted.contains_key(key), "{key} has no owner");
     }
+}
+
+/// Checks that exactly the own objects exist that routes use, with their members, and some of routes
+/// that are tried again because a foreign route holds their key.
+fn check_nexthops(world: &World) {
+    let ours = |one: &&Nexthop| one.owner == US && one.id >> 24 == u32::from(US.0);
+    let routes = world.kernel.routes();
+    let mut needed: BTreeSet<u32> = routes.filter_map(|(_, route)| route.nexthop).collect();
+    for one in world.kernel.nexthops().filter(ours) {
+        if let (true, NexthopContent::Group(members)) = (needed.contains(&one.id), &one.content) {
+            needed.extend(members.iter().map(|member| member.id));
+        }
+    }
+    let foreign = world.foreign();
+    let refused = world
+        .wanted
+        .iter()
+        .filter(|(key, _)| foreign.contains_key(key));
+    let refused: Vec<Hop> = refused
+        .flat_map(|(_, route)| route.next_hops.clone())
+        .collect();
+    let own: Vec<Nexthop> = world.kernel.nexthops().filter(ours).cloned().collect();
+    for one in &own {
+        let is_tried = match &one.content {
+            NexthopContent::Hop(hop) => refused.iter().any(|tried| tried.weighted(1) == *hop),
+            _ => refused.len() > 1,
+        };
+        assert!(needed.remove(&one.id) || is_tried, "{one:?} is unused");
+    }
+    assert!(needed.is_empty(), "missing: {needed:?}");
+}
+
+/// Returns the objects of other programs.
+fn foreign_nexthops(world: &World) -> Vec<Nexthop> {
+    let ours = |one: &Nexthop| one.owner == US && one.id >> 24 == u32::from(US.0);
+    let all = world.kernel.nexthops().cloned();
+    all.filter(|one| !ours(one)).collect()
 }
 
 /// Checks that the watcher's report equals the result computed from the kernel's whole table.
@@ -248,6 +338,33 @@ proptest! {
         check_second(&mut world);
     }
 
+    /// The same where routes share nexthop objects.
+    #[test]
+    fn shared_objects_converge_without_a_change_of_foreign_ones(
+        seed: u64,
+        mode in prop::sample::select(&[NexthopObjects::Auto, NexthopObjects::Auto, NexthopObjects::Off]),
+        steps in prop::collection::vec(steps(), 1..80),
+    ) {
+        let mut world = World::with(seed, mode);
+        track(&mut world);
+        for step in steps {
+            let crash = matches!(step, Step::Crash);
+            apply(&mut world, step);
+            if crash {
+                track(&mut world);
+            }
+            let foreign = foreign_nexthops(&world);
+            world.pump(usize::MAX);
+            prop_assert_eq!(foreign_nexthops(&world), foreign);
+        }
+        calm(&mut world);
+        check_kernel(&world);
+        check_nexthops(&world);
+        check_watcher(&world);
+        check_second(&mut world);
+        check_nexthops(&world);
+    }
+
     /// Without faults the writes are exactly the difference of two maps.
     #[test]
     fn writes_are_the_difference(
@@ -263,11 +380,8 @@ proptest! {
         world.run(Duration::from_millis(1));
         prop_assert!(world.reconciler.in_sync());
         let there = world.ours();
-        world.reconciler = Reconciler::new(world.now, config());
-        world.kernel.detach(world.attachment);
-        world.attachment = world.kernel.attach();
+        world.crash();
         world.commands.clear();
-        world.wanted.clear();
         for (key, route) in after.iter().filter(fits) {
             world.want(*key, route.clone());
         }

@@ -314,7 +314,7 @@ fn a_shadow_run_writes_nothing() {
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
     world.run(MOMENT);
     world.crash();
-    let mut config = crate::world::config();
+    let mut config = crate::world::config(fib_sync::NexthopObjects::Ignore);
     config.install = false;
     world.reconciler = fib_sync::Reconciler::new(world.now, config);
     world.commands.clear();

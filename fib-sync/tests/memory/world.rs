@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fib_sync::memory::{Attachment, Kernel};
+use fib_sync::nexthop::NexthopCommand;
 use fib_sync::watch::{WatchChange, Watcher, WatcherConfig};
 use fib_sync::{
-    Command, Event, FibStatus, Hop, Instant, Notice, Owner, Reconciler, ReconcilerConfig, Route,
-    RouteKey,
+    Command, Event, FibStatus, Hop, Instant, NexthopObjects, Notice, Owner, Reconciler,
+    ReconcilerConfig, Route, RouteKey,
 };
 
 pub(crate) const US: Owner = Owner(119);
@@ -40,10 +41,17 @@ pub(crate) struct World {
     /// The kernel lost a notification without an overrun, which no real one does: an own route may
     /// have been replaced by a foreign one unnoticed.
     pub(crate) silent_loss: bool,
+    /// The treatment of nexthop objects.
+    pub(crate) nexthop_objects: NexthopObjects,
 }
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with(seed, NexthopObjects::Ignore)
+    }
+
+    /// Returns a world with this treatment of nexthop objects.
+    pub(crate) fn with(seed: u64, nexthop_objects: NexthopObjects) -> Self {
         let mut kernel = Kernel::new(seed);
         for name in ["up0", "up1", "cali1"] {
             kernel.add_link(name);
@@ -51,13 +59,14 @@ impl World {
         let mut world = Self {
             attachment: kernel.attach(),
             kernel,
-            reconciler: Reconciler::new(Instant(0), config()),
+            reconciler: Reconciler::new(Instant(0), config(nexthop_objects)),
             watcher: Watcher::new(WatcherConfig::new(US)),
             now: Instant(0),
             wanted: BTreeMap::new(),
             commands: Vec::new(),
             changes: Vec::new(),
             silent_loss: false,
+            nexthop_objects,
         };
         world.repair_links();
         world
@@ -88,7 +97,7 @@ impl World {
     pub(crate) fn crash(&mut self) {
         self.kernel.detach(self.attachment);
         self.attachment = self.kernel.attach();
-        self.reconciler = Reconciler::new(self.now, config());
+        self.reconciler = Reconciler::new(self.now, config(self.nexthop_objects));
         self.watcher = Watcher::new(WatcherConfig::new(US));
         self.wanted.clear();
     }
@@ -127,7 +136,7 @@ impl World {
 
     /// Restarts the daemon with another configuration.
     pub(crate) fn configure(&mut self, change: impl FnOnce(&mut ReconcilerConfig)) {
-        let mut config = config();
+        let mut config = config(self.nexthop_objects);
         change(&mut config);
         self.reconciler = Reconciler::new(self.now, config);
     }
@@ -180,13 +189,18 @@ impl World {
     pub(crate) fn writes(&self) -> usize {
         self.commands
             .iter()
-            .filter(|command| !matches!(command, Command::Dump { .. }))
+            .filter(|command| {
+                let nexthops = Command::Nexthop(NexthopCommand::Dump);
+                !matches!(command, Command::Dump { .. }) && **command != nexthops
+            })
             .count()
     }
 }
 
-pub(crate) fn config() -> ReconcilerConfig {
-    ReconcilerConfig::new(US)
+pub(crate) fn config(nexthop_objects: NexthopObjects) -> ReconcilerConfig {
+    let mut config = ReconcilerConfig::new(US);
+    config.nexthop_objects = nexthop_objects;
+    config
 }
 
 pub(crate) fn key(prefix: &str) -> RouteKey {

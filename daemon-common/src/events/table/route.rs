@@ -40,7 +40,7 @@ macro_rules! route_events {
         RouteRefused "route.refused" WARN [Each] "kernel refused the route" {
             prefix: IpNet, table: u64, metric: u64, reason: Text, errno: u64,
         }
-        #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray` or `rewrite`. A watch gets the event when the kernel has deleted the route."]
+        #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray`, `rewrite` or `gateway-failed`. A watch gets the event when the kernel has deleted the route."]
         RouteDeleted "route.deleted" INFO [Each] "deleting kernel route" {
             prefix: IpNet, table: u64, metric: u64, gateways: Text, cause: Text,
         }

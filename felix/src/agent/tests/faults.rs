@@ -329,6 +329,7 @@ fn failed(command: &Command, number: usize) -> Vec<Event> {
         Command::Put(key, ..) | Command::Delete(key, _) => {
             vec![Event::Applied(*key, Err(error))]
         }
+        Command::Nexthop(_) => panic!("Felix has no nexthop objects"),
     }
 }
 

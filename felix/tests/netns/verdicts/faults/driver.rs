@@ -342,5 +342,6 @@ fn failed(command: &Command, number: i32) -> Vec<Event> {
         Command::Put(key, ..) | Command::Delete(key, _) => {
             vec![Event::Applied(*key, Err(OpError::new(number)))]
         }
+        Command::Nexthop(_) => panic!("Felix has no nexthop objects"),
     }
 }

@@ -1,0 +1,175 @@
+//! nexthop: a gateway of 100,000 kernel routes fails; with nexthop objects and route by route.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use fib_sync::netlink::{NetlinkConfig, NetlinkFib};
+use fib_sync::{
+    Fib, Hop, NexthopObjects, Owner, Reconciler, ReconcilerConfig, Route, RouteKey, TABLE_MAIN,
+};
+use ipnet::{IpNet, Ipv4Net};
+use netns_lab::{Lab, VethEnd};
+use tokio::runtime::Builder;
+
+use crate::stage::{Measures, Options};
+
+const ROUTES: u32 = 100_000;
+const ROUTES_QUICK: u32 = 5_000;
+/// The first /24.
+const FIRST: u32 = 0x1400_0000;
+const METRIC: u32 = 1024;
+const OWNER: Owner = Owner(119);
+const FAILS: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
+const STAYS: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 3);
+/// `net.ipv4.nexthop_compat_mode` of the namespace.
+const COMPAT_MODE: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
+
+/// Runs in one namespace, one after the other.
+pub(super) async fn nexthop(lab: &Lab, options: &Options) -> Result<Measures> {
+    let host = lab.host("nexthop").await?;
+    let links = host.links()?;
+    let end = |name| VethEnd {
+        host: &host,
+        name,
+        mac: None,
+    };
+    links.add_veth(end("up0"), end("far0")).await?;
+    for name in ["far0", "up0"] {
+        links.up(name).await?;
+    }
+    links.add_address("up0", "10.64.0.1/24".parse()?).await?;
+    let count = if options.quick { ROUTES_QUICK } else { ROUTES };
+    host.run(|| measure(count))?
+}
+
+fn measure(count: u32) -> Result<Measures> {
+    let link = std::fs::read_to_string("/sys/class/net/up0/ifindex").or_else(|_| {
+        // The namespace may have no sysfs of its own.
+        nix::net::if_::if_nametoindex("up0").map(|index| index.to_string())
+    })?;
+    let link: u32 = link.trim().parse()?;
+    let both = [FAILS, STAYS].map(|gateway| Hop::via(IpAddr::V4(gateway)).on(link));
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut measures = Measures::new();
+        for (mode, moved, messages, gone) in [
+            (
+                "1",
+                "nexthop_move_compat_ms",
+                "nexthop_messages_compat",
+                "nexthop_gone_compat_ms",
+            ),
+            (
+                "0",
+                "nexthop_move_ms",
+                "nexthop_messages",
+                "nexthop_gone_ms",
+            ),
+        ] {
+            std::fs::write(COMPAT_MODE, mode)?;
+            let mut side = Side::open(NexthopObjects::Auto, count)?;
+            side.want(&both).await?;
+            let (time, sent) = side.fail().await?;
+            measures.insert(moved, milliseconds(time));
+            measures.insert(messages, sent as f64);
+            // BGP follows: nothing is left to write.
+            side.want(&both[1..]).await?;
+            ensure!(side.sent == 0, "a route was written again");
+            side.reconciler.restore_gateways();
+            side.want(&both[..1]).await?;
+            let (time, _) = side.fail().await?;
+            measures.insert(gone, milliseconds(time));
+            side.want(&[]).await?;
+        }
+        let mut side = Side::open(NexthopObjects::Off, count)?;
+        side.want(&both).await?;
+        let began = Instant::now();
+        side.want(&both[1..]).await?;
+        measures.insert("nexthop_each_move_ms", milliseconds(began.elapsed()));
+        let began = Instant::now();
+        side.want(&[]).await?;
+        measures.insert("nexthop_each_gone_ms", milliseconds(began.elapsed()));
+        Ok(measures)
+    })
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// The kernel side of a daemon.
+struct Side {
+    fib: NetlinkFib,
+    reconciler: Reconciler,
+    keys: Vec<RouteKey>,
+    began: Instant,
+    /// Commands since the last [`want`](Self::want) or [`fail`](Self::fail) began.
+    sent: u64,
+}
+
+impl Side {
+    fn open(nexthop_objects: NexthopObjects, count: u32) -> Result<Self> {
+        let mut config = ReconcilerConfig::new(OWNER);
+        config.grace = Duration::ZERO;
+        config.period = Duration::ZERO;
+        config.nexthop_objects = nexthop_objects;
+        let net = |number: u32| Ipv4Net::new(Ipv4Addr::from_bits(FIRST + (number << 8)), 24);
+        let keys: Result<Vec<_>, _> = (0..count).map(net).collect();
+        let key = |net| RouteKey::new(TABLE_MAIN, IpNet::V4(net), METRIC, 0);
+        Ok(Self {
+            fib: NetlinkFib::open(NetlinkConfig::default())?,
+            reconciler: Reconciler::new(fib_sync::Instant::default(), config),
+            keys: keys?.into_iter().map(key).collect(),
+            began: Instant::now(),
+            sent: 0,
+        })
+    }
+
+    /// Wants all routes over these next hops, or none, and waits until the kernel has exactly these.
+    async fn want(&mut self, hops: &[Hop]) -> Result<()> {
+        // The first read shows whether the kernel has nexthop objects.
+        self.until(Reconciler::in_sync).await?;
+        for key in &self.keys {
+            match hops {
+                [] => self.reconciler.unwant(key),
+                hops => self
+                    .reconciler
+                    .want(*key, Route::unicast(OWNER, hops.to_vec())),
+            }
+        }
+        self.sent = 0;
+        self.until(Reconciler::in_sync).await
+    }
+
+    /// Fails a gateway: returns the time until the last answer, and the number of messages.
+    async fn fail(&mut self) -> Result<(Duration, u64)> {
+        let began = Instant::now();
+        self.sent = 0;
+        self.reconciler.fail_gateway(IpAddr::V4(FAILS));
+        self.until(Reconciler::is_answered).await?;
+        Ok((began.elapsed(), self.sent))
+    }
+
+    async fn until(&mut self, done: impl Fn(&Reconciler) -> bool) -> Result<()> {
+        loop {
+            let now = self.now();
+            while let Some(command) = self.reconciler.poll_command(now) {
+                self.sent += 1;
+                self.fib.submit(command);
+            }
+            if done(&self.reconciler) {
+                let refused = self.reconciler.summary().refused;
+                ensure!(refused == 0, "the kernel refused {refused} routes");
+                return Ok(());
+            }
+            let event = self.fib.event().await;
+            let now = self.now();
+            self.reconciler.handle(now, &event);
+        }
+    }
+
+    fn now(&self) -> fib_sync::Instant {
+        fib_sync::Instant(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,4 @@
+//! libFuzzer program for [`fuzz::nexthop`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::nexthop(data));
