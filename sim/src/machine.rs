@@ -10,7 +10,7 @@ use std::time::Duration;
 use bgp_config::Source;
 use bgp_speaker::SpeakerConfig;
 use bgp_speaker::rib::Role;
-use cambric_bgp_client::KernelConfig;
+use cambric_bgp_client::{KernelConfig, NexthopUse};
 use cambric_felix::agent::AgentConfig;
 use fib_sync::memory::Kernel;
 use fib_sync::{Event, Fib, FibSummary};
@@ -199,6 +199,11 @@ pub(crate) fn all(
     for (at, node) in plan.nodes.iter().enumerate() {
         let text = config::bgp_client(plan, at);
         let client = cambric_bgp_client::Config::parse(&Source::new("bgp-client.toml", text))?;
+        let mut settings = client.settings.clone();
+        if at % 2 == 1 {
+            // Half of the hosts share nexthop objects.
+            settings.nexthop_objects = NexthopUse::Auto;
+        }
         let text = config::felix(plan, at);
         let felix = cambric_felix::config::Config::of(&Source::new("felix.toml", text))?;
         let parts = NodeParts {
@@ -207,7 +212,7 @@ pub(crate) fn all(
                 [node.net_v4(), node.net_v6()],
             ))),
             host: SimHost::new(chance.fork()),
-            client: client.settings.clone(),
+            client: settings,
             agent: felix.agent,
         };
         machines.push(Machine::new(

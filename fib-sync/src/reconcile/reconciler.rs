@@ -529,6 +529,9 @@ impl Reconciler {
             Step::Write(op) => {
                 let mut before = Vec::new();
                 let nexthop = match (op, &entry.want) {
+                    // A try that a foreign route will refuse needs no object. If it succeeds, the route
+                    // is written again.
+                    (Op::Put(_), Some(_)) if entry.foreign.is_some() => None,
                     (Op::Put(_), Some(want)) if want.nexthop.is_some() => {
                         nexthops.obtain(&want.next_hops, &mut before)
                     }

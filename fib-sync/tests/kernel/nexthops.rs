@@ -114,7 +114,9 @@ fn gateway_that_fails_leaves_all_routes_with_one_message() {
         host.until_in_sync().await;
         let before = host.reconciler.summary();
         let failed: [IpAddr; 2] = [address("10.0.0.12"), address("fd00::12")];
-        failed.map(|gateway| host.reconciler.fail_gateway(gateway));
+        for gateway in failed {
+            host.reconciler.fail_gateway(gateway);
+        }
         host.until("the lone route is deleted", |host| {
             host.reconciler.summary().deletes > before.deletes && host.reconciler.is_answered()
         })

@@ -214,8 +214,7 @@ fn check_kernel(world: &World) {
     }
 }
 
-/// Checks that exactly the own objects exist that routes use, with their members, and some of routes
-/// that are tried again because a foreign route holds their key.
+/// Checks that exactly the own objects exist that routes use, with their members.
 fn check_nexthops(world: &World) {
     let ours = |one: &&Nexthop| one.owner == US && one.id >> 24 == u32::from(US.0);
     let routes = world.kernel.routes();
@@ -225,23 +224,8 @@ fn check_nexthops(world: &World) {
             needed.extend(members.iter().map(|member| member.id));
         }
     }
-    let foreign = world.foreign();
-    let refused = world
-        .wanted
-        .iter()
-        .filter(|(key, _)| foreign.contains_key(key));
-    let refused: Vec<Hop> = refused
-        .flat_map(|(_, route)| route.next_hops.clone())
-        .collect();
-    let own: Vec<Nexthop> = world.kernel.nexthops().filter(ours).cloned().collect();
-    for one in &own {
-        let is_tried = match &one.content {
-            NexthopContent::Hop(hop) => refused.iter().any(|tried| tried.weighted(1) == *hop),
-            _ => refused.len() > 1,
-        };
-        assert!(needed.remove(&one.id) || is_tried, "{one:?} is unused");
-    }
-    assert!(needed.is_empty(), "missing: {needed:?}");
+    let own = world.kernel.nexthops().filter(ours);
+    assert_eq!(own.map(|one| one.id).collect::<BTreeSet<u32>>(), needed);
 }
 
 /// Returns the objects of other programs.
