@@ -50,6 +50,7 @@
 
 #[cfg(feature = "netlink")]
 pub mod claim;
+mod error;
 pub mod limits;
 pub mod memory;
 #[cfg(all(feature = "netlink", target_os = "linux"))]
@@ -62,8 +63,9 @@ mod route;
 pub mod watch;
 pub mod writer;
 
+pub use self::error::OpError;
 pub use self::owner::Owner;
-pub use self::port::{Command, Event, Fib, OpError, PutMode};
+pub use self::port::{Command, Event, Fib, PutMode};
 pub use self::reconcile::{
     DeleteCause, FibStatus, FibSummary, FibView, NexthopObjects, Notice, PendingWrite, Reconciler,
     ReconcilerConfig,

@@ -8,9 +8,10 @@ use ipnet::IpNet;
 
 use super::attachment::{Attachment, Dump, Pending, Queues};
 use super::faults::{Chance, Faults};
+use crate::error::OpError;
 use crate::nexthop::Nexthop;
 use crate::owner::Owner;
-use crate::port::{Command, Event, OpError, PutMode};
+use crate::port::{Command, Event, PutMode};
 use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope};
 
 /// Rows a dump reads at a time.

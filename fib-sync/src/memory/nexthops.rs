@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::attachment::Attachment;
 use super::kernel::Kernel;
+use crate::error::OpError;
 use crate::nexthop::{Member, Nexthop, NexthopCommand, NexthopContent, NexthopEvent};
-use crate::port::{Event, OpError};
+use crate::port::Event;
 use crate::route::{Hop, Route, RouteKey};
 
 impl Kernel {

@@ -15,10 +15,11 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::queue::{Queue, Queued};
+use crate::error::OpError;
 use crate::limits::BATCH_OCTETS_MAX;
 use crate::nexthop::{self, NexthopCommand, NexthopEvent, Request};
 use crate::owner::Owner;
-use crate::port::{Command, Event, OpError, PutMode};
+use crate::port::{Command, Event, PutMode};
 use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
 use crate::writer::{Outcomes, Writes};
 

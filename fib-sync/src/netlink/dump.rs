@@ -7,9 +7,9 @@ use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, Rou
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::apply::table_octet;
+use crate::error::OpError;
 use crate::nexthop;
 use crate::owner::Owner;
-use crate::port::OpError;
 
 /// The object of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,12 @@ use super::queue::Queue;
 use super::raw;
 use super::socket::{self, ALL_GROUPS, Datagrams, OpenError, Opened, Requests};
 use super::watch::{Known, Read, poll_read};
+use crate::error::OpError;
 use crate::limits::{
     BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, MONITOR_OCTETS, NOTIFICATIONS_AHEAD_MAX, READ_OCTETS,
 };
 use crate::nexthop::NexthopCommand;
-use crate::port::{Command, Event, Fib, OpError};
+use crate::port::{Command, Event, Fib};
 use crate::route::TABLE_MAIN;
 
 /// Times that links or addresses are read again when they change during the read.

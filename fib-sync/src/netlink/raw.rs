@@ -2,7 +2,7 @@
 
 use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator};
 
-use crate::port::OpError;
+use crate::error::OpError;
 
 /// `NLM_F_CAPPED`: the answer echoes the header of the request only.
 const CAPPED: u16 = 0x100;

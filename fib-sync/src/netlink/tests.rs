@@ -8,8 +8,9 @@ use super::apply::Batch;
 use super::queue::Queue;
 use super::raw::{self, Reply};
 use super::{dump, parse};
+use crate::error::OpError;
 use crate::owner::Owner;
-use crate::port::{Command, Event, OpError, PutMode};
+use crate::port::{Command, Event, PutMode};
 use crate::route::{Hop, Route, RouteKey, Scope};
 
 fn key(table: u32, prefix: &str, metric: u32) -> RouteKey {

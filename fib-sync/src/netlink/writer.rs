@@ -19,12 +19,13 @@ use super::queue::Queue;
 use super::raw::{self, Reply};
 use super::socket::{self, OpenError};
 use super::watch::{Known, receive};
+use crate::error::OpError;
 use crate::limits::{
     BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, GATE_OCTETS, MONITOR_OCTETS, READ_OCTETS,
     WRITES_OCTETS_MAX,
 };
 use crate::nexthop::{self, NexthopCommand, NexthopEvent};
-use crate::port::{Command, Event, OpError, PutMode};
+use crate::port::{Command, Event, PutMode};
 use crate::writer::{Bounds, Gate, Outcomes, Writes};
 
 /// Messages that are executed before other descriptors are polled.

@@ -45,6 +45,7 @@ const TYPE_MASK: u16 = 0x3fff;
 
 /// A request to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Request<'a> {
     /// Reads all objects.
     Dump,

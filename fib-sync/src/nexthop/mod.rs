@@ -11,8 +11,8 @@ pub(crate) use self::codec::{RTM_DELNEXTHOP, RTM_NEWNEXTHOP};
 pub use self::codec::{Request, parse, request};
 pub(crate) use self::table::Table;
 
+use crate::error::OpError;
 use crate::owner::Owner;
-use crate::port::OpError;
 use crate::route::Hop;
 
 /// A nexthop object.
@@ -51,11 +51,20 @@ pub enum NexthopContent {
 
 /// A member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Member {
     /// The number of the object.
     pub id: u32,
     /// Its share, 1..=256.
     pub weight: u16,
+}
+
+impl Member {
+    /// Returns a member with a share.
+    #[must_use]
+    pub const fn new(id: u32, weight: u16) -> Self {
+        Self { id, weight }
+    }
 }
 
 /// A request about nexthop objects.
@@ -72,6 +81,7 @@ pub enum NexthopCommand {
 
 /// A report about nexthop objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NexthopEvent {
     /// An object found by a dump.
     Row(Nexthop),

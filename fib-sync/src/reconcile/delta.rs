@@ -3,8 +3,9 @@
 
 use super::nexthops::Nexthops;
 use super::notice::DeleteCause;
+use crate::error::OpError;
 use crate::owner::Owner;
-use crate::port::{Command, OpError, PutMode};
+use crate::port::{Command, PutMode};
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 

@@ -9,14 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::error::OpError;
 use crate::limits::{NEXTHOP_ID_BITS, NEXTHOPS_MAX};
 use crate::nexthop::{Member, Nexthop, NexthopCommand, NexthopContent};
 use crate::owner::Owner;
-use crate::port::OpError;
 use crate::route::{Hop, Route};
 
 /// The treatment of nexthop objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NexthopObjects {
     /// They are neither read nor written.
     #[default]
@@ -187,7 +188,7 @@ impl Nexthops {
         Some(id)
     }
 
-    /// Returns a number that no object has. Those of members are odd.
+    /// Returns a number that no object has. The numbers of members are odd.
     fn free_id(&mut self, is_member: bool) -> Option<u32> {
         let (first, mask) = (first_id(self.owner), (1 << NEXTHOP_ID_BITS) - 1);
         for _ in 0..=2 * NEXTHOPS_MAX {

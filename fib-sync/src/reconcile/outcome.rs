@@ -2,7 +2,8 @@
 
 use super::delta::{Cause, Flight, Found, Op};
 use super::reconciler::Reconciler;
-use crate::port::{OpError, PutMode};
+use crate::error::OpError;
+use crate::port::PutMode;
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 

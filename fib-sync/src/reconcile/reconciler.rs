@@ -96,7 +96,7 @@ pub struct Reconciler {
     pub(super) nexthops: Nexthops,
     /// Commands that are submitted before all others.
     pub(super) outbox: VecDeque<Command>,
-    /// Nexthop objects whose deletion is to be answered before anything else is submitted.
+    /// Nexthop objects with a deletion that is to be answered before anything else is submitted.
     pub(super) urgent: BTreeSet<u32>,
     /// Gateways over which no route is written.
     pub(super) failed: BTreeSet<IpAddr>,

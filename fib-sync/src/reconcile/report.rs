@@ -6,7 +6,7 @@ use super::delta::{Cause, Entry, Found};
 use super::notice::DeleteCause;
 use super::reconciler::Reconciler;
 use crate::owner::Owner;
-use crate::port::OpError;
+use crate::error::OpError;
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 

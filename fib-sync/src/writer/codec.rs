@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::error::OpError;
 use crate::limits::{HOPS_MAX, WRITE_TEXT_OCTETS_MAX, WRITES_MAX, WRITES_OCTETS_MAX};
 use crate::nexthop::{Member, Nexthop, NexthopCommand, NexthopContent};
 use crate::owner::Owner;
-use crate::port::{Command, OpError, PutMode};
+use crate::port::{Command, PutMode};
 use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
 
 const CREATE: u8 = 1;

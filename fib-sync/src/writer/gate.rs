@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use crate::error::OpError;
 use crate::limits::NEXTHOP_ID_BITS;
 use crate::nexthop::{Nexthop, NexthopCommand, NexthopContent, NexthopEvent};
 use crate::owner::Owner;
-use crate::port::{Command, Event, OpError, PutMode};
+use crate::port::{Command, Event, PutMode};
 use crate::route::{RouteKey, RouteKind};
 
 /// The routes that may be altered.

@@ -8,6 +8,9 @@ use crate::host::{Host, US, address, in_namespace, ip, key};
 use crate::reconcile::link_index;
 use crate::writer::Served;
 
+/// Routes of each family that one message moves.
+const MANY: u16 = 3000;
+
 /// Returns a host whose routes share objects.
 fn sharing() -> Host {
     Host::with(
@@ -35,15 +38,15 @@ fn both_ipv6() -> Route {
 }
 
 /// Returns keys of IPv4 and IPv6 routes.
-fn keys(count: u8) -> (Vec<RouteKey>, Vec<RouteKey>) {
-    let of = |form: &dyn Fn(u8) -> String| (0..count).map(|i| key(&form(i))).collect();
+fn keys(count: u16) -> (Vec<RouteKey>, Vec<RouteKey>) {
+    let of = |form: &dyn Fn(u16) -> String| (0..count).map(|i| key(&form(i))).collect();
     (
-        of(&|i| format!("10.65.{i}.0/24")),
+        of(&|i| format!("10.{}.{}.0/24", 65 + (i >> 8), i & 255)),
         of(&|i| format!("fd65:{i:x}::/64")),
     )
 }
 
-async fn want_all(host: &mut Host, count: u8) {
+async fn want_all(host: &mut Host, count: u16) {
     let (v4, v6) = keys(count);
     for (v4, v6) in v4.into_iter().zip(v6) {
         host.reconciler.want(v4, both());
@@ -108,8 +111,8 @@ fn routes_with_the_same_next_hops_share_one_object() {
 fn gateway_that_fails_leaves_all_routes_with_one_message() {
     in_namespace(async || {
         let mut host = sharing();
-        want_all(&mut host, 200).await;
-        let lone = key("10.66.0.0/24");
+        want_all(&mut host, MANY).await;
+        let lone = key("10.64.0.0/24");
         host.reconciler.want(lone, over(&[("10.0.0.12", "up0", 1)]));
         host.until_in_sync().await;
         let before = host.reconciler.summary();
@@ -125,11 +128,11 @@ fn gateway_that_fails_leaves_all_routes_with_one_message() {
             ("-4", "10.1.0.12", "10.0.0.12"),
             ("-6", "fd01::12", "fd00::12"),
         ] {
-            assert_eq!(shown(family).matches(left).count(), 200);
+            assert_eq!(shown(family).matches(left).count(), usize::from(MANY));
             assert!(!shown(family).contains(gone), "{}", shown(family));
         }
         // BGP follows: nothing is left to write.
-        let (v4, v6) = keys(200);
+        let (v4, v6) = keys(MANY);
         for (v4, v6) in v4.into_iter().zip(v6) {
             host.reconciler.want(v4, over(&[("10.1.0.12", "up1", 1)]));
             host.reconciler.want(v6, over(&[("fd01::12", "up1", 1)]));
@@ -144,8 +147,11 @@ fn gateway_that_fails_leaves_all_routes_with_one_message() {
         );
 
         // The gateways return.
-        want_all(&mut host, 200).await;
-        assert_eq!(shown("-4").matches("via 10.0.0.12 dev up0").count(), 200);
+        want_all(&mut host, MANY).await;
+        assert_eq!(
+            shown("-4").matches("via 10.0.0.12 dev up0").count(),
+            usize::from(MANY)
+        );
     });
 }
 

@@ -3,6 +3,7 @@
 
 mod kernel;
 mod metric;
+mod nexthops;
 mod property;
 mod scenario;
 mod world;

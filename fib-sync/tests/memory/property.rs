@@ -89,7 +89,7 @@ fn nexthops() -> impl Strategy<Value = Nexthop> {
     let id = prop_oneof![1..5_u32, 0x7700_0001..0x7700_0009_u32];
     let hop = prop::sample::select(GATEWAYS_V4)
         .prop_map(|text| NexthopContent::Hop(Hop::via(ip(text)).on(link_of(text))));
-    let group = (1..5_u32).prop_map(|id| NexthopContent::Group(vec![Member { id, weight: 1 }]));
+    let group = (1..5_u32).prop_map(|id| NexthopContent::Group(vec![Member::new(id, 1)]));
     let owner = prop::sample::select(&[STATIC, FELIX, US]);
     (id, owner, prop_oneof![hop, group])
         .prop_map(|(id, owner, content)| Nexthop::new(id, owner, content))

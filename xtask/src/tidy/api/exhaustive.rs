@@ -85,6 +85,7 @@ const GROUPS: &[Group] = &[
             "bgp-speaker::Output",
             "fib-sync::Command",
             "fib-sync::PutMode",
+            "fib-sync::nexthop::NexthopCommand",
             "fib-sync::watch::Resolution",
             "fib-sync::watch::WatchChange",
             "bgp-io::StopMode",
