@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use bgp_daemon::report;
+use bgp_daemon::ready::EndOfRibs;
+use bgp_daemon::{Criterion, report};
 use bgp_proto::{Notification, next_frame};
 use bgp_speaker::bgp_fsm::limits::PROBE_UNANSWERED_MIN;
 use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed, State};
@@ -50,6 +51,10 @@ pub(crate) struct Bgp {
     pub(crate) deaf_until: u64,
     /// Connections with unread octets that were reported to their sessions.
     pub(crate) paused: BTreeSet<(PeerId, Conn)>,
+    /// When it was started.
+    pub(crate) since: u64,
+    /// Whether its neighbors have sent all their routes.
+    pub(crate) end_of_ribs: EndOfRibs,
     /// The state of its sessions according to its events.
     pub(crate) reported: Reported,
     /// Loses events of the speaker before they are reported.
@@ -119,6 +124,20 @@ impl Bgp {
         peers
             .filter(|peer| peer.session.state() == State::Established)
             .count()
+    }
+
+    /// Returns whether the node forwards: all criteria of its daemon are met, as far as the simulated one has
+    /// them.
+    pub(crate) fn is_ready(&self, now: u64) -> bool {
+        let end_of_ribs = self.end_of_ribs.criterion(self.age(now), &self.speaker);
+        let is_met = |one: &Criterion| one.missing.is_none();
+        let kernel = self.kernel.as_ref();
+        is_met(&end_of_ribs)
+            && kernel.is_some_and(|glue| glue.node.criteria(&self.speaker).iter().all(is_met))
+    }
+
+    const fn age(&self, now: u64) -> Instant {
+        Instant(now - self.since)
     }
 
     /// Describes the other sessions with their states.
@@ -318,6 +337,8 @@ impl Bgp {
         if let Some(line) = line {
             cx.trace(self.at, &line);
         }
+        let age = self.age(cx.now);
+        self.end_of_ribs.observe(age, &self.speaker, event);
         let is_reported = self.event_plant.is_none_or(|keeps| keeps(event));
         if let (true, Some(emitted)) = (is_reported, report::event(&self.speaker, event)) {
             self.reported.read(&emitted);

@@ -57,7 +57,10 @@ impl Felix {
             }
         }
         if let Some(received) = &self.received {
-            let waits = |what: &Waiting| matches!(what, Waiting::Rules(_) | Waiting::Store);
+            let waits = |what: &Waiting| {
+                use Waiting::{Rules, Store, Withdrawal};
+                matches!(what, Rules(_) | Store | Withdrawal(_))
+            };
             if !self.agent.waiting_for().iter().any(waits) {
                 received.written(&mut host.views);
             }

@@ -53,5 +53,5 @@ pub use plants::{
     Comparison, EventPlant, FibWrap, Plants, RouteEventPlant, RulesPlant, SpeakerPlant,
     UpdatePlant, WireTap,
 };
-pub use scenario::{Failure, Outcome, converge, run};
+pub use scenario::{Failure, Handovers, Outcome, converge, handovers, run};
 pub use world::{SetupError, World};

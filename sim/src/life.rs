@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bgp_daemon::ready::EndOfRibs;
 use bgp_daemon::{Forwarding, restart};
 use bgp_speaker::Speaker;
 use bgp_speaker::bgp_fsm::Instant;
@@ -103,7 +104,8 @@ impl World {
                 attachment,
             }
         });
-        let enforces = self.options.lies > 0 && machine.node.is_none();
+        let is_reflector = machine.node.is_none();
+        let enforces = self.options.lies > 0 && is_reflector;
         let first_token = machine.bgp.life << 32;
         let origins = enforces.then(|| Origins::enforce(at, &mut speaker, seed, first_token));
         if let Some(plant) = &self.plant {
@@ -119,6 +121,8 @@ impl World {
             blocked: BTreeSet::new(),
             deaf_until: 0,
             paused: BTreeSet::new(),
+            since: self.now,
+            end_of_ribs: EndOfRibs::new(is_reflector),
             reported: Reported::default(),
             event_plant: self.event_plant,
             route_event_plant: self.route_event_plant,

@@ -205,6 +205,8 @@ pub(crate) fn all(
             settings.nexthop_objects = NexthopUse::Auto;
         }
         let text = config::felix(plan, at);
+        let mut settings = client.settings.clone();
+        settings.felix = options.answers.then_some(true);
         let felix = cambric_felix::config::Config::of(&Source::new("felix.toml", text))?;
         let parts = NodeParts {
             kernel: Rc::new(RefCell::new(boot(

@@ -57,6 +57,10 @@ pub struct Options {
     /// Shares of changed policies, of changed labels of endpoints, of invalid policies, and of packet
     /// filters that another program changes. If all are 0, there are no policies.
     pub policies: [u64; 4],
+    /// Whether BGP clients answer to routes that Felix is about to remove.
+    pub answers: bool,
+    /// Whether packets are sent after each turn ([`crate::oracle::arrival`]).
+    pub probes: bool,
 }
 
 impl Default for Options {
@@ -83,6 +87,8 @@ impl Default for Options {
             stalls: [1, 1, 2, 2],
             lies: 0,
             policies: [0; 4],
+            answers: true,
+            probes: false,
         }
     }
 }

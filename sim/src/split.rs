@@ -10,6 +10,7 @@ use fib_sync::memory::{Kernel, MemoryFib};
 use fib_sync::nexthop::{NexthopCommand, NexthopEvent};
 use fib_sync::writer::{Bounds, Gate, Writes};
 use fib_sync::{Command, Event, Fib, Owner};
+use kernel_events::marker;
 
 /// The metric of workload routes, which a client never writes.
 const ENDPOINT_METRIC: u32 = 256;
@@ -33,7 +34,9 @@ impl Split {
         Self {
             fib,
             kernel: Rc::clone(kernel),
-            gate: Gate::new(Bounds::new(owner, table, metrics)),
+            gate: Gate::new(
+                Bounds::new(owner, table, metrics).with_signs(marker::TABLE, marker::ANSWER_METRIC),
+            ),
             sent: VecDeque::new(),
         }
     }

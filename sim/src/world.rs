@@ -51,6 +51,8 @@ pub struct World {
     /// Whether the chaos phase is active.
     pub(crate) chaos: bool,
     pub(crate) options: Options,
+    /// Packets that arrived.
+    pub(crate) arrived: u64,
     /// The present lies.
     pub(crate) lies: Vec<crate::scenario::Lie>,
     /// The state of each workload in the scenario.
@@ -199,6 +201,7 @@ impl World {
             changed: true,
             found: None,
             chaos: false,
+            arrived: 0,
             lies: Vec::new(),
             workloads: Vec::new(),
             policies: Policies::new(seed),
@@ -332,6 +335,9 @@ impl World {
         self.after(at, wakes, changed);
         if daemon == Daemon::Felix {
             self.committed(at);
+        }
+        if self.options.probes {
+            self.probe();
         }
         if let Some(timeout) = timeout {
             self.wake_at(at, daemon, timeout.max(self.now + nanos(TURN_GAP)));

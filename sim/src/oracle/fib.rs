@@ -19,6 +19,9 @@ pub(crate) const LEARNED: (u8, u32) = (119, 1024);
 /// Table, destination and metric of the route by which Felix shows that the host is programmed.
 const MARKER: (u32, IpAddr, u32) = (80_119, IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), 256);
 
+/// The metric of the route by which the BGP client shows that it answers to marked routes.
+const ANSWERER_METRIC: u32 = 1024;
+
 /// The relevant parts of a route: protocol, next hops with their interfaces.
 type Way = (u8, Vec<(Option<IpAddr>, Option<u32>)>);
 
@@ -70,6 +73,10 @@ fn expected(
     let (table, to, metric) = MARKER;
     let marker = RouteKey::new(table, to.into(), metric, 0);
     let mut routes = BTreeMap::from([(marker, (ENDPOINT.0, Vec::new()))]);
+    if world.options.answers {
+        let answerer = RouteKey::new(table, to.into(), ANSWERER_METRIC, 0);
+        routes.insert(answerer, (LEARNED.0, Vec::new()));
+    }
     for (net, places) in owners {
         if let Some(index) = places.get(&at) {
             let key = RouteKey::new(TABLE_MAIN, *net, ENDPOINT.1, 0);

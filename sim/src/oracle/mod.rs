@@ -1,8 +1,9 @@
 //! The conditions that must hold, one file each.
 //!
-//! [`closed`], [`foreign`], [`guarded`] and [`lies`] always hold. The others hold in a stable state: when there are no more faults and
+//! [`closed`], [`foreign`], [`guarded`] and [`lies`] always hold, and [`arrival`] without faults. The others hold in a stable state: when there are no more faults and
 //! the effects of earlier ones have ended.
 
+pub mod arrival;
 pub mod closed;
 pub mod empty;
 pub mod events;

@@ -4,6 +4,7 @@
 mod act;
 mod chaos;
 mod draw;
+mod handover;
 mod liar;
 mod policy;
 mod workload;
@@ -27,6 +28,7 @@ use crate::world::{SetupError, World};
 
 pub(crate) use act::Act;
 pub(crate) use draw::is_broken;
+pub use handover::{Handovers, handovers};
 pub(crate) use policy::stored;
 pub(crate) use workload::Lie;
 pub use workload::Workload;
