@@ -5,8 +5,8 @@ use core::fmt;
 use super::delta::{Cause, Entry, Found};
 use super::notice::DeleteCause;
 use super::reconciler::Reconciler;
-use crate::owner::Owner;
 use crate::error::OpError;
+use crate::owner::Owner;
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 

@@ -9,7 +9,7 @@ use crate::reconcile::link_index;
 use crate::writer::Served;
 
 /// Routes of each family that one message moves.
-const MANY: u16 = 3000;
+const MANY: u16 = 200;
 
 /// Returns a host whose routes share objects.
 fn sharing() -> Host {
