@@ -312,6 +312,12 @@ pub fn cluster_access(
     Access::new(&url, trust).map(Some)
 }
 
+/// Returns whether this process runs in a pod. `variable` returns a variable of the environment.
+#[must_use]
+pub fn is_pod(variable: impl Fn(&str) -> Option<String>) -> bool {
+    variable(SERVICE_HOST).is_some()
+}
+
 /// Returns the namespace of the pod in which this process runs, if it is a pod.
 #[must_use]
 pub fn own_namespace() -> Option<String> {

@@ -165,8 +165,22 @@ impl Server {
     ///
     /// The request failed.
     pub async fn create(&mut self, path: &str, object: &Value) -> Result<Value, Failure> {
+        self.send(Method::POST, path, object).await
+    }
+
+    /// Replaces an object. It must have the `resourceVersion` of the stored one, if it has any. Returns the
+    /// object.
+    ///
+    /// # Errors
+    ///
+    /// The request failed. Without an answer, it is unknown whether the object was written.
+    pub async fn replace(&mut self, path: &str, object: &Value) -> Result<Value, Failure> {
+        self.send(Method::PUT, path, object).await
+    }
+
+    async fn send(&mut self, method: Method, path: &str, object: &Value) -> Result<Value, Failure> {
         let call = Call {
-            method: Method::POST,
+            method,
             path,
             body: Some((JSON, object.to_string())),
         };

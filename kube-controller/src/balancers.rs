@@ -12,7 +12,7 @@ use calico_ipam::{
 use calico_kubernetes::{Balancer, Wish};
 use calico_model::{AffinityOwner, ServiceName};
 use calico_store::Store;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::config::DAEMON;
 use kube_client::{Access, Failure, Server};
@@ -22,46 +22,6 @@ pub(crate) const OWNER: &str = "load-balancer";
 
 /// The use of pools for load balancers.
 const USE: &str = "LoadBalancer";
-
-/// The setting of KubeControllersConfiguration about services without a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AssignIps {
-    /// All services of type `LoadBalancer` get addresses.
-    #[default]
-    AllServices,
-    /// Only those with the class `calico` or an annotation.
-    RequestedServicesOnly,
-    /// None.
-    Never,
-}
-
-impl AssignIps {
-    /// Reads the value of KubeControllersConfiguration `default`. Without one, all services get
-    /// addresses. With an invalid one, none do: they cannot be taken back.
-    pub fn of(value: Option<&[u8]>) -> Self {
-        let Some(octets) = value else {
-            return Self::AllServices;
-        };
-        let value: Value = serde_json::from_slice(octets).unwrap_or_default();
-        let settings = &value["spec"]["controllers"]["loadBalancer"];
-        match settings["assignIPs"].as_str() {
-            Some("AllServices") => Self::AllServices,
-            Some("RequestedServicesOnly") => Self::RequestedServicesOnly,
-            None if settings.is_object() && settings["assignIPs"].is_null() => Self::AllServices,
-            _ => Self::Never,
-        }
-    }
-
-    /// Returns whether a service without addresses gets some.
-    pub const fn selects(self, balancer: &Balancer) -> bool {
-        !balancer.is_foreign
-            && match self {
-                Self::AllServices => true,
-                Self::RequestedServicesOnly => balancer.is_requested,
-                Self::Never => false,
-            }
-    }
-}
 
 /// A service whose addresses are compared with its wishes.
 #[derive(Clone, Debug)]
@@ -330,34 +290,4 @@ fn now_s() -> u64 {
 fn timestamp() -> String {
     let text = calico_model::rfc3339_utc(now_s());
     text.replace('T', " ").replace('Z', " +0000 UTC")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_of_calico_select_services() {
-        let of = |controllers: &str| {
-            let value = format!(r#"{{"spec":{{"controllers":{controllers}}}}}"#);
-            AssignIps::of(Some(value.as_bytes()))
-        };
-        assert_eq!(AssignIps::of(None), AssignIps::AllServices);
-        for (controllers, wanted) in [
-            (
-                r#"{"loadBalancer":{"assignIPs":"AllServices"}}"#,
-                AssignIps::AllServices,
-            ),
-            (r#"{"loadBalancer":{}}"#, AssignIps::AllServices),
-            (
-                r#"{"loadBalancer":{"assignIPs":"RequestedServicesOnly"}}"#,
-                AssignIps::RequestedServicesOnly,
-            ),
-            (r#"{"loadBalancer":{"assignIPs":"Some"}}"#, AssignIps::Never),
-            ("{}", AssignIps::Never),
-            ("7", AssignIps::Never),
-        ] {
-            assert_eq!(of(controllers), wanted, "{controllers}");
-        }
-    }
 }

@@ -1,19 +1,27 @@
 //! The configuration file.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use calico_store::{EtcdOptions, OptionFault};
 use daemon_common::config::{Problem, Report, Source};
-use daemon_common::daemon::{LogFormat, log_filter};
+use daemon_common::daemon::{LogFormat, chance, host_name, log_filter};
 use daemon_common::metrics::MetricsSection;
 use daemon_common::paths;
 use serde::Deserialize;
 use toml::Spanned;
 
-use kube_client::{Access, AccessError, Credential, Trust, cluster_access};
+use kube_client::{Access, AccessError, Credential, Trust, cluster_access, is_pod, own_namespace};
+
+use crate::lease::LeaseName;
+use crate::limits::NAME_CHARACTERS_MAX;
+use crate::settings::Variables;
 
 /// The name of the program.
 pub const DAEMON: &str = "cambric-kube";
+
+/// The default of the lease's namespace outside of a pod.
+const LEASE_NAMESPACE: &str = "kube-system";
 
 /// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +40,10 @@ pub struct Config {
     pub datastore: EtcdOptions,
     /// The API server.
     pub access: Access,
+    /// The lease of the replicas; `None`: this is the only one.
+    pub lease: Option<LeaseName>,
+    /// The variables of calico-kube-controllers.
+    pub variables: Variables,
 }
 
 /// The file as written.
@@ -48,6 +60,16 @@ struct File {
     datastore: EtcdOptions,
     #[serde(default)]
     kubernetes: ServerTable,
+    lease: Option<LeaseTable>,
+}
+
+/// The table `[lease]` as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaseTable {
+    enabled: Option<bool>,
+    namespace: Option<Spanned<String>>,
+    name: Option<Spanned<String>>,
 }
 
 /// The table `[kubernetes]` as written.
@@ -77,7 +99,9 @@ impl Config {
     /// Every mistake found, with its place.
     pub fn read(path: &Path) -> Result<Self, Report> {
         let variable = |name: &str| std::env::var(name).ok();
-        Self::check(&Source::read(path)?, variable, true)
+        let mut config = Self::check(&Source::read(path)?, variable, true)?;
+        config.variables = Variables::read();
+        Ok(config)
     }
 
     /// Checks a text, outside a pod.
@@ -113,6 +137,13 @@ impl Config {
         for problem in faults.into_iter().map(problem) {
             problems.push(problem);
         }
+        let lease = match lease(file.lease, is_pod(&variable), files) {
+            Ok(lease) => lease,
+            Err((span, message)) => {
+                problems.push(Problem::at(span, message));
+                None
+            }
+        };
         let access = match access(file.kubernetes, variable) {
             Ok(access) => Some(access),
             Err((key, message)) => {
@@ -146,7 +177,14 @@ impl Config {
             log_format: file.log_format,
             datastore: file.datastore,
             access,
+            lease,
+            variables: Variables::default(),
         })
+    }
+
+    fn lease_name(&self) -> Option<(&str, &str)> {
+        let lease = self.lease.as_ref();
+        lease.map(|lease| (lease.namespace.as_str(), lease.name.as_str()))
     }
 
     /// Returns the keys that differ. All of them require a restart.
@@ -159,10 +197,56 @@ impl Config {
             ("log_format", self.log_format != new.log_format),
             ("datastore", self.datastore != new.datastore),
             ("kubernetes", self.access != new.access),
+            ("lease", self.lease_name() != new.lease_name()),
         ];
         let changed = differs.iter().filter(|(_, differs)| *differs);
         changed.map(|(key, _)| *key).collect()
     }
+}
+
+/// Returns the lease of the replicas: that of the table, or in a pod also without one. Its namespace is
+/// that of the pod, if `files` are read.
+fn lease(
+    table: Option<LeaseTable>,
+    is_pod: bool,
+    files: bool,
+) -> Result<Option<LeaseName>, (Range<usize>, String)> {
+    let is_default = table.is_some() || is_pod;
+    let table = table.unwrap_or_default();
+    let valid = |name: Option<Spanned<String>>| match name {
+        Some(name) if !is_object_name(name.get_ref()) => {
+            let message = format!(
+                "a name of Kubernetes has 1 to {NAME_CHARACTERS_MAX} of the characters a-z, 0-9, - and ."
+            );
+            Err((name.span(), message))
+        }
+        name => Ok(name.map(Spanned::into_inner)),
+    };
+    let (namespace, name) = (valid(table.namespace)?, valid(table.name)?);
+    if !table.enabled.unwrap_or(is_default) {
+        return Ok(None);
+    }
+    let of_pod = || {
+        let found = own_namespace().filter(|_| files && is_pod);
+        found.filter(|text| is_object_name(text))
+    };
+    let namespace = namespace.or_else(of_pod);
+    Ok(Some(LeaseName {
+        namespace: namespace.unwrap_or_else(|| LEASE_NAMESPACE.to_owned()),
+        name: name.unwrap_or_else(|| DAEMON.to_owned()),
+        // Two processes of one host have different identities, and so has a process that was restarted.
+        identity: format!("{}_{:016x}", host_name(), chance()),
+    }))
+}
+
+fn is_object_name(name: &str) -> bool {
+    let fits =
+        |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-.".contains(&octet);
+    (1..=NAME_CHARACTERS_MAX).contains(&name.len())
+        && name.bytes().all(fits)
+        && !name.starts_with(['-', '.'])
+        && !name.ends_with(['-', '.'])
+        && !name.contains("..")
 }
 
 /// Returns the access to the API server; or the key of the table and its mistake.
@@ -211,6 +295,15 @@ mod tests {
         Config::parse(&Source::new("kube.toml", text))
     }
 
+    /// Returns a variable of the environment of a pod.
+    fn of_pod(name: &str) -> Option<String> {
+        let text = match name.ends_with("HOST") {
+            true => "10.96.0.1",
+            false => "443",
+        };
+        Some(text.to_owned())
+    }
+
     #[test]
     fn packaged_file_is_valid_and_shows_every_key() {
         const PACKAGED: &str = include_str!("../../packaging/etc/kube.toml");
@@ -225,16 +318,10 @@ mod tests {
     #[test]
     fn server_of_a_pod_is_in_its_environment() {
         let source = Source::new("kube.toml", STORE);
-        let variable = |name: &str| {
-            let text = if name.ends_with("HOST") {
-                "10.96.0.1"
-            } else {
-                "443"
-            };
-            Some(text.to_owned())
-        };
-        let config = Config::check(&source, variable, false).expect("valid");
+        let config = Config::check(&source, of_pod, false).expect("valid");
         assert_eq!(config.access.authority(), "10.96.0.1:443");
+        let lease = config.lease.expect("pods have a lease");
+        assert_eq!(lease.to_string(), "kube-system/cambric-kube");
         assert!(parse(STORE).is_err(), "no server");
     }
 
@@ -256,6 +343,29 @@ mod tests {
         let report = parse("[datastore]\nendpoints = []\n[kubernetes]\nserver = \"http://a\"\n");
         let report = report.expect_err("no endpoint").to_string();
         assert!(report.contains("kube.toml:2"), "{report}");
+    }
+
+    #[test]
+    fn lease_is_that_of_the_table() {
+        let server = "[kubernetes]\nserver = \"http://a\"\n";
+        let text = |lease: &str| format!("{STORE}{server}{lease}");
+        assert_eq!(parse(&text("")).expect("valid").lease, None);
+        let with = parse(&text("[lease]\nnamespace = \"net\"\n")).expect("valid");
+        let again = parse(&text("[lease]\nnamespace = \"net\"\n")).expect("valid");
+        assert!(with.changed_keys(&again).is_empty(), "another identity");
+        let lease = with.lease.clone().expect("a lease");
+        assert_eq!(lease.to_string(), "net/cambric-kube");
+        assert_ne!(
+            Some(lease.identity),
+            again.lease.map(|lease| lease.identity)
+        );
+        let other = parse(&text("[lease]\nname = \"b\"\n")).expect("valid");
+        assert_eq!(with.changed_keys(&other), ["lease"]);
+        let report = parse(&text("[lease]\nname = \"A/b\"\n")).expect_err("invalid");
+        assert!(report.to_string().contains("kube.toml:6"), "{report}");
+        let source = Source::new("kube.toml", format!("{STORE}[lease]\nenabled = false\n"));
+        let config = Config::check(&source, of_pod, false).expect("valid");
+        assert_eq!(config.lease, None);
     }
 
     #[test]

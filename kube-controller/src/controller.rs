@@ -2,8 +2,12 @@
 //! them. One task owns everything.
 
 mod balanced;
+mod collection;
+mod configured;
+mod leading;
 mod losses;
 mod news;
+mod reports;
 mod requests;
 mod services;
 
@@ -17,7 +21,7 @@ use calico_store::{
     Change as StoreChange, Follower, Revision, Status, Store, Update, follow_ready,
 };
 use daemon_common::daemon::chance;
-use daemon_common::events::{Datastore, Event, Text, emit, emit_datastore};
+use daemon_common::events::{Datastore, Text, emit_datastore};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -25,20 +29,25 @@ use tokio::time::{Instant, sleep_until};
 use crate::felix::Changed;
 use crate::guard::{Guard, Held};
 use crate::kinds::Watched;
+use crate::lease::{Election, LeaseName};
 use crate::limits::{
     BATCHES_BEFORE_DELETIONS, COMPARISONS_PER_STEP, INCOMPLETE_REPORT, NEWS_QUEUED_MAX,
-    WRITE_RETRY_MAX, WRITE_RETRY_MIN, WRITES_PER_BATCH,
+    WRITE_RETRY_MIN, WRITES_PER_BATCH,
 };
 use crate::objects::{Completeness, Objects, Touched};
 use crate::plan::{Change, tier_keys};
 use crate::reader::{News, Reader};
+use crate::rivals::Rivals;
 use crate::routes::Routes;
+use crate::settings::{Ignored, Settings, Variables};
 use crate::stored::{Part, Stored};
 use crate::target::Target;
 use crate::unchecked::Unchecked;
-use crate::write::Job;
+use crate::write::{Job, Writer};
 use balanced::Balancers;
+use collection::{Collection, Step};
 use kube_client::{Access, Failure};
+use leading::elect;
 use requests::Done;
 
 /// The namespace that identifies a server.
@@ -81,8 +90,20 @@ pub struct Controller {
     pub(crate) stored: Stored,
     pub(crate) routes: Routes,
     pub(crate) balancers: Balancers,
-    store: Arc<dyn Store>,
+    writer: Writer,
     access: Access,
+    /// The election of the replica that writes, if there are several.
+    election: Option<Election>,
+    /// Whether this replica leads, as it was reported last.
+    is_leading: Option<bool>,
+    /// The resources that the leader has to write.
+    pub(crate) pending: BTreeSet<Target>,
+    pub(crate) collection: Collection,
+    pub(crate) settings: Settings,
+    variables: Variables,
+    /// The settings without an effect.
+    pub(crate) ignored: Vec<Ignored>,
+    rivals: Rivals,
     news: mpsc::Receiver<News>,
     _readers: Vec<Reader>,
     /// The one request that runs.
@@ -107,6 +128,15 @@ pub struct Controller {
     is_reread: bool,
 }
 
+/// The options of a controller.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The lease of the replicas; `None`: there is one.
+    pub lease: Option<LeaseName>,
+    /// The variables of the environment.
+    pub variables: Variables,
+}
+
 /// An input of the controller.
 pub struct Input(Source);
 
@@ -116,11 +146,16 @@ enum Source {
     Done(Done),
     Balanced(balanced::Done),
     Time,
+    /// The part of this replica may have changed.
+    Lead,
+    Collection(Step),
 }
 
 impl Controller {
-    /// Starts to read the API server and the datastore. Must be called within a tokio runtime.
-    pub fn start(store: Arc<dyn Store>, access: Access) -> Self {
+    /// Starts to read the API server and the datastore. With a lease, only its holder writes. Must be
+    /// called within a tokio runtime.
+    pub fn start(store: Arc<dyn Store>, access: Access, options: Options) -> Self {
+        let (election, lead) = elect(&access, options.lease);
         let (sender, news) = mpsc::channel(NEWS_QUEUED_MAX);
         let start = |watched| Reader::start(watched, access.clone(), sender.clone());
         Self {
@@ -141,7 +176,15 @@ impl Controller {
             stored: Stored::default(),
             routes: Routes::default(),
             balancers: Balancers::default(),
-            store,
+            writer: Writer::new(store, lead),
+            election,
+            is_leading: None,
+            pending: BTreeSet::new(),
+            collection: Collection::default(),
+            settings: Settings::read(None, &options.variables).settings,
+            variables: options.variables,
+            ignored: Vec::new(),
+            rivals: Rivals::default(),
             _readers: Watched::ALL.into_iter().map(start).collect(),
             access,
             news,
@@ -173,6 +216,8 @@ impl Controller {
             done = finished(&mut self.running) => Source::Done(done),
             done = self.balancers.finished() => Source::Balanced(done),
             () = at(until) => Source::Time,
+            () = self.writer.lead.changed() => Source::Lead,
+            step = self.collection.next() => Source::Collection(step),
         };
         Input(source)
     }
@@ -194,12 +239,17 @@ impl Controller {
                 }
                 self.report_incomplete();
             }
+            Source::Lead => {}
+            Source::Collection(step) => self.collect(step),
         }
     }
 
     /// Compares some resources, and starts the next request. Returns whether more can be done now.
     pub fn step(&mut self) -> bool {
-        self.start_balancing();
+        let leads = self.look_at_lead();
+        if leads {
+            self.start_balancing();
+        }
         if self.running.is_some() || self.status != Status::InSync {
             return false;
         }
@@ -214,6 +264,10 @@ impl Controller {
         if self.guard.may_replace() {
             self.unchecked.extend(std::mem::take(&mut self.withheld));
         }
+        self.compute_routes();
+        if !leads {
+            return self.follow();
+        }
         if self.batches >= BATCHES_BEFORE_DELETIONS && !self.unwanted.is_empty() {
             self.batches = 0;
             self.report_held();
@@ -222,7 +276,6 @@ impl Controller {
                 return false;
             }
         }
-        self.compute_routes();
         let jobs = self.compare();
         if !jobs.is_empty() {
             self.batches += 1;
@@ -277,11 +330,14 @@ impl Controller {
             && Watched::ALL.iter().all(is_known)
             && self.unchecked.is_empty()
             && !self.routes.is_due()
-            && self.balancers.is_idle()
-            && self.unwanted.is_empty()
-            && self.withheld.is_empty()
+            && (self.is_leading == Some(false) || self.is_written())
             && self.running.is_none()
             && self.guard.record().is_some()
+    }
+
+    /// Returns whether the leader has nothing left to do.
+    fn is_written(&self) -> bool {
+        self.balancers.is_idle() && self.unwanted.is_empty() && self.withheld.is_empty()
     }
 
     /// Reads the UID of the server from its namespaces, if they have changed and are complete.
@@ -378,12 +434,8 @@ impl Controller {
         let node = target.filter(is_node);
         let before = node.as_ref().and_then(|key| references(&self.stored, key));
         match self.stored.apply(change) {
-            Part::Target(key) => {
-                self.feed_routes(&key);
-                self.unchecked.insert(key);
-            }
+            Part::Target(key) => self.take_target(key),
             Part::Pools => self.balance_all(),
-            Part::AssignIps(value) => self.set_assign_ips(value.as_deref()),
             Part::Reports(Changed::Pod(pod)) => self.routes.touch_pod(&pod),
             Part::Reports(Changed::Settings) => self.routes.touch_all(),
             Part::Reports(Changed::Nothing) => {}
@@ -423,16 +475,20 @@ impl Controller {
         let is_proven = self.proven.remove(&key);
         match self.plan(&key) {
             Ok(Change::Nothing) => {
+                self.rivals.forget(&key);
                 self.faults.remove(&key);
             }
             Ok(Change::Put { was, .. }) if was != Revision::ZERO && !self.guard.may_replace() => {
                 self.withheld.insert(key);
             }
-            Ok(Change::Put { octets, was }) => jobs.push(Job {
-                key,
-                octets: Some(octets),
-                was,
-            }),
+            Ok(Change::Put { octets, was }) => {
+                self.look_at_rivals(&key);
+                jobs.push(Job {
+                    key,
+                    octets: Some(octets),
+                    was,
+                });
+            }
             Ok(Change::Delete { .. }) => {
                 if is_proven {
                     self.proven.insert(key.clone());
@@ -441,66 +497,6 @@ impl Controller {
             }
             Err(reason) => self.fault(key, reason),
         }
-    }
-
-    fn fault(&mut self, key: Target, reason: String) {
-        if self.faults.get(&key) != Some(&reason) {
-            emit(Event::KubernetesWriteFailed {
-                resource: Text::new(key.name()),
-                reason: Text::new(&reason),
-            });
-        }
-        self.faults.insert(key, reason);
-        let again = Instant::now() + WRITE_RETRY_MAX;
-        self.faults_at.get_or_insert(again);
-    }
-
-    /// Returns why resources may not be deleted.
-    fn hold(&self) -> Option<Held> {
-        let is_listed = self.objects.completeness(Watched::Namespace) != Completeness::Unknown;
-        match self.guard.held(!self.unwanted.is_empty()) {
-            Some(Held::NoIdentity) if !is_listed => Some(Held::Incomplete),
-            held => held,
-        }
-    }
-
-    /// Reports once that the namespaces were not listed for a while.
-    fn report_incomplete(&mut self) {
-        if self.incomplete_at.is_none_or(|at| at > Instant::now()) {
-            return;
-        }
-        self.incomplete_at = None;
-        if self.guard.uid().is_none() {
-            let reason = self.hold().unwrap_or(Held::Incomplete);
-            emit(Event::KubernetesDeletionsHeld {
-                reason: Text::new(&reason),
-                uid: None,
-            });
-        }
-    }
-
-    /// Reports why deletions are held, if that has changed. Returns whether they are allowed now.
-    fn report_held(&mut self) -> bool {
-        let held = self.hold();
-        if held == self.held {
-            return false;
-        }
-        match &held {
-            Some(Held::Incomplete) => {}
-            Some(reason) => emit(Event::KubernetesDeletionsHeld {
-                reason: Text::new(reason),
-                uid: self.guard.uid().map(Text::new),
-            }),
-            None => {
-                emit(Event::KubernetesDeletionsAllowed {
-                    uid: Text::new(self.guard.uid().unwrap_or_default()),
-                });
-                // Routes of missing services were kept.
-                self.routes.touch_all();
-            }
-        }
-        self.held = held;
-        self.held.is_none()
     }
 
     /// Returns the record to store, if it differs from the stored one.

@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use crate::config::{Config, DAEMON};
-use crate::controller::{Controller, Input};
+use crate::controller::{Controller, Input, Options};
 use crate::report;
 
 /// Why the daemon does not start. Each prints as one line with the remedy.
@@ -61,7 +61,11 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         control.bind_metrics(metrics.listen)?;
     }
     let store = EtcdStore::connect(&config.datastore).await?;
-    let mut controller = Controller::start(Arc::new(store), config.access.clone());
+    let options = Options {
+        lease: config.lease.clone(),
+        variables: config.variables.clone(),
+    };
+    let mut controller = Controller::start(Arc::new(store), config.access.clone(), options);
     let started = Instant::now();
     let mut config_error = None;
     notify_ready();
@@ -100,6 +104,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         }
     }
     notify_stopping();
+    controller.end().await;
     emit(Event::DaemonStopping {});
     Ok(())
 }

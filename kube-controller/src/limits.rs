@@ -54,6 +54,50 @@ pub const BATCHES_BEFORE_DELETIONS: u32 = 8;
 /// Time without a list of the namespaces after which held deletions are reported.
 pub const INCOMPLETE_REPORT: Duration = Duration::from_secs(60);
 
+/// Time for which a lease is valid without a renewal.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// Longest duration of another holder's record that is respected.
+pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(300);
+
+/// Time after the start of the last successful renewal in which the holder may write.
+pub const LEASE_RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time between two requests for the lease.
+pub const LEASE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Time for the requests of one turn of the election.
+pub const LEASE_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often another process may write the leader's key while this replica holds the lease.
+pub const LEADER_LOSSES_MAX: u32 = 3;
+
+/// Time between two looks for addresses and Nodes to collect, without KubeControllersConfiguration.
+pub const RECONCILER_PERIOD: Duration = Duration::from_secs(5 * 60);
+
+/// Shortest time between two looks: each reads all blocks and endpoints.
+pub const RECONCILER_PERIOD_MIN: Duration = Duration::from_secs(1);
+
+/// Time for which an address must be leaked before it is released, without
+/// KubeControllersConfiguration.
+pub const LEAK_GRACE: Duration = Duration::from_secs(15 * 60);
+
+/// Findings that are repaired, and Nodes and endpoints that are deleted, after one look.
+pub const COLLECTED_PER_LOOK: usize = 1_000;
+
+/// Octets of a variable of the environment.
+pub const VARIABLE_OCTETS_MAX: usize = 4_096;
+
+/// How often another program may change the same resource in [`REPAIRS_WINDOW`] before the controller
+/// stands down.
+pub const REPAIRS_MAX: u32 = 5;
+
+/// The time in which these changes count.
+pub const REPAIRS_WINDOW: Duration = Duration::from_secs(3_600);
+
+/// Characters of the name of an object.
+pub const NAME_CHARACTERS_MAX: usize = 253;
+
 /// Characters of a UID.
 pub const UID_CHARACTERS_MAX: usize = 64;
 

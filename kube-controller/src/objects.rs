@@ -190,6 +190,15 @@ impl Objects {
         }
     }
 
+    /// Returns whether there is a node, readable or not.
+    pub fn has_node(&self, name: &str) -> bool {
+        let id = ObjectId {
+            name: name.to_owned(),
+            ..ObjectId::default()
+        };
+        self.get(Watched::Node, &id).is_some()
+    }
+
     /// Returns a node.
     pub fn node(&self, name: &str) -> Option<&KubeNode> {
         let id = ObjectId {

@@ -143,8 +143,17 @@ fn put<S: Spec>(wanted: &Resource<S>, found: Option<&Value>) -> Result<Change, E
     metadata.namespace.clone_from(&own.namespace);
     metadata.labels.extend(own.labels.clone());
     metadata.annotations.extend(own.annotations.clone());
+    replace(next, parsed.as_ref(), found)
+}
+
+/// Plans a value in place of the stored one, which was parsed before.
+pub(crate) fn replace<S: Spec>(
+    next: Resource<S>,
+    parsed: Option<&Resource<S>>,
+    found: Option<&Value>,
+) -> Result<Change, EncodeError> {
     let next = next.completed()?;
-    if parsed.as_ref() == Some(&next) {
+    if parsed == Some(&next) {
         return Ok(Change::Nothing);
     }
     let octets = match serde_json::from_slice::<Json>(&next.encode()?) {
@@ -276,7 +285,7 @@ fn node(
 }
 
 /// Changes a stored value. It was read before, so it is an object.
-fn patched(found: &Value, change: impl FnOnce(&mut Json)) -> Change {
+pub(crate) fn patched(found: &Value, change: impl FnOnce(&mut Json)) -> Change {
     let Ok(mut value @ Json::Object(_)) = serde_json::from_slice::<Json>(&found.octets) else {
         return Change::Nothing;
     };

@@ -19,17 +19,24 @@ pub(crate) fn summary(controller: &Controller) -> String {
         None => "",
         Some(_) => ", deletions held",
     };
+    let lead = match controller.is_leading() {
+        true => "",
+        false => "not the leader, ",
+    };
     format!(
-        "{} written, {} deleted{deletions}",
+        "{lead}{} written, {} deleted{deletions}",
         counts.written, counts.deleted
     )
 }
 
 pub(crate) fn status(controller: &Controller, config: &Config) -> Status {
     let log = daemon_common::log::figures();
-    let mut notes = notes(controller);
+    let mut notes = controller.lead_notes();
+    notes.extend(self::notes(controller));
     notes.extend(log.note());
     let mut facts = vec![fact("API server", config.access.authority())];
+    let leadership = controller.leadership().into_iter();
+    facts.extend(leadership.map(|(name, value)| fact(name, value)));
     facts.extend(Watched::ALL.map(|watched| of_kind(controller, watched)));
     facts.push(fact("addresses of services", announced(controller)));
     facts.push(fact("written", controller.counts.written.to_string()));
@@ -37,6 +44,14 @@ pub(crate) fn status(controller: &Controller, config: &Config) -> Status {
     facts.push(fact("to delete", controller.unwanted.len().to_string()));
     let withheld = controller.withheld.len().to_string();
     facts.push(fact("to replace", withheld));
+    facts.push(fact(
+        "to collect",
+        controller.collection.suspects().to_string(),
+    ));
+    facts.push(fact(
+        "collected",
+        controller.collection.collected.to_string(),
+    ));
     let known = controller.guard.record().map(|record| record.uid.clone());
     facts.push(fact("known server", known.unwrap_or_default()));
     let away = !controller.status.is_available();
@@ -121,6 +136,11 @@ fn notes(controller: &Controller) -> Vec<String> {
             true => format!("{CONFIRMED_KEY} takes effect once each kind was listed or has failed"),
             false => format!("{CONFIRMED_KEY} does not name this server; it is ignored"),
         });
+    }
+    let ignored = controller.ignored.iter().take(NOTES_MAX);
+    notes.extend(ignored.map(|one| format!("{} has no effect: {}", one.setting, one.reason)));
+    if let Some(failure) = &controller.collection.failure {
+        notes.push(format!("nothing is collected: {failure}"));
     }
     for (watched, failure) in &controller.failures {
         notes.push(format!("{watched}: {failure}"));

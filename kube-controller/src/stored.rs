@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use calico_model::{
-    ANNOUNCEMENTS_PREFIX, DEFAULT_CONFIGURATION, EndpointName, Kind, ResourceKey, SERVICES_PREFIX,
-};
+use calico_model::{ANNOUNCEMENTS_PREFIX, EndpointName, Kind, ResourceKey, SERVICES_PREFIX};
 use calico_store::{Change, KeyRange, KeyValue, Revision};
 
 use crate::felix::{Changed, REPORTS_PREFIX, Reports, is_configuration};
@@ -14,13 +12,14 @@ use crate::object::ObjectId;
 use crate::target::Target;
 
 /// The kinds of resources that the controller reads and writes.
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Profile,
     Kind::Tier,
     Kind::NetworkPolicy,
     Kind::GlobalNetworkPolicy,
     Kind::WorkloadEndpoint,
     Kind::Node,
+    Kind::HostEndpoint,
     Kind::BgpConfiguration,
     Kind::FelixConfiguration,
     Kind::IpPool,
@@ -60,8 +59,6 @@ pub enum Part {
     Target(Target),
     /// The pools.
     Pools,
-    /// The setting about addresses of load balancers.
-    AssignIps(Option<Bytes>),
     /// Reports of Felix.
     Reports(Changed),
     /// The record of the API server.
@@ -124,15 +121,8 @@ impl Stored {
         let Some(target) = Target::parse(&text) else {
             return Part::Other;
         };
-        match target.resource() {
-            Some(key) if key.kind() == Kind::IpPool => return Part::Pools,
-            Some(key) if key.kind() == Kind::KubeControllersConfiguration => {
-                return match key.name() {
-                    DEFAULT_CONFIGURATION => Part::AssignIps(value.map(|value| value.octets)),
-                    _ => Part::Other,
-                };
-            }
-            _ => {}
+        if target.resource().map(ResourceKey::kind) == Some(Kind::IpPool) {
+            return Part::Pools;
         }
         if let Some(key) = target.resource().filter(|key| is_configuration(key)) {
             let octets = value.as_ref().map(|value| &*value.octets);
@@ -227,6 +217,12 @@ impl Stored {
     /// Returns all keys.
     pub fn keys(&self) -> impl Iterator<Item = &Target> {
         self.resources.keys()
+    }
+
+    /// Returns the resources of a kind.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &ResourceKey> {
+        let resources = self.resources.keys().filter_map(Target::resource);
+        resources.filter(move |key| key.kind() == kind)
     }
 
     /// Returns the endpoints of a pod.

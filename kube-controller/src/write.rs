@@ -4,13 +4,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calico_store::{
-    Compare, CompareWith, Comparison, Delete, Error, KeyRange, KeyValue, Op, OpReply, Put, Query,
-    Revision, Store, Txn,
+    Compare, CompareWith, Comparison, Delete, Error, KeyRange, KeyValue, Op, Put, Query, Revision,
+    Store, Txn,
 };
 
+use crate::fenced::{Fenced, first};
 use crate::guard::{CONFIRMED_KEY, SERVER_KEY};
+use crate::lead::Lead;
 use crate::stored::Value;
 use crate::target::Target;
+
+/// The datastore, and the right to write it.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    /// Each transaction compares the leader.
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lead: Lead,
+}
+
+impl Writer {
+    pub(crate) fn new(store: Arc<dyn Store>, lead: Lead) -> Self {
+        let store = Arc::new(Fenced::new(store, lead.clone()));
+        Self { store, lead }
+    }
+}
 
 /// A write of a resource.
 #[derive(Clone, Debug)]
@@ -31,14 +48,15 @@ pub(crate) enum Written {
     Conflict(Option<Value>),
     /// It failed.
     Failed(Error),
-    /// It was not tried, because an earlier one has failed.
+    /// It was not tried, because an earlier one has failed, or this replica may not write.
     NotTried,
 }
 
 /// Carries out writes in their order. Each one also stores the record of the API server, if there is a
-/// new one. After a failure of the datastore itself the rest is not tried.
+/// new one. After a failure of the datastore itself the rest is not tried, and neither is it once this
+/// replica may no longer write.
 pub(crate) async fn write_all(
-    store: Arc<dyn Store>,
+    writer: Writer,
     jobs: Vec<Job>,
     record: Option<Bytes>,
 ) -> Vec<(Job, Written)> {
@@ -47,15 +65,19 @@ pub(crate) async fn write_all(
     for job in jobs {
         let written = match is_away {
             true => Written::NotTried,
-            false => write(&*store, &job, record.as_ref()).await,
+            false => write(&writer, &job, record.as_ref()).await,
         };
-        is_away |= matches!(&written, Written::Failed(error) if error.is_transient());
+        is_away |= match &written {
+            Written::Failed(error) => error.is_transient(),
+            Written::NotTried => true,
+            Written::Done(_) | Written::Conflict(_) => false,
+        };
         all.push((job, written));
     }
     all
 }
 
-async fn write(store: &dyn Store, job: &Job, record: Option<&Bytes>) -> Written {
+async fn write(writer: &Writer, job: &Job, record: Option<&Bytes>) -> Written {
     let key = Bytes::from(job.key.to_string());
     let range = KeyRange::key(key.clone());
     let op = match &job.octets {
@@ -67,21 +89,27 @@ async fn write(store: &dyn Store, job: &Job, record: Option<&Bytes>) -> Written 
     };
     let record = record.map(|record| Op::Put(Put::new(SERVER_KEY, record.clone())));
     let txn = Txn {
-        compares: vec![Compare {
-            range: range.clone(),
-            comparison: Comparison::Equal,
-            with: CompareWith::ModRevision(job.was),
-        }],
+        compares: vec![has_revision(range.clone(), job.was)],
         then: [op].into_iter().chain(record).collect(),
         otherwise: vec![Op::Range(Query::new(range))],
     };
-    match store.txn(txn).await {
+    match writer.store.txn(txn).await {
         Ok(reply) if reply.succeeded => Written::Done(reply.header.revision),
-        Ok(reply) => Written::Conflict(match reply.replies.into_iter().next() {
-            Some(OpReply::Range(listing)) => listing.items.into_iter().next().map(value),
-            _ => None,
-        }),
+        Ok(reply) => {
+            let found = reply.replies.into_iter().next();
+            Written::Conflict(found.and_then(first).map(value))
+        }
+        Err(_) if !writer.lead.may_write() => Written::NotTried,
         Err(error) => Written::Failed(error),
+    }
+}
+
+/// Returns the condition that a key has this revision.
+pub(crate) fn has_revision(range: KeyRange, revision: Revision) -> Compare {
+    Compare {
+        range,
+        comparison: Comparison::Equal,
+        with: CompareWith::ModRevision(revision),
     }
 }
 
@@ -95,7 +123,7 @@ fn value(item: KeyValue) -> Value {
 /// Stores the record of the API server. If it is confirmed, deletes the confirmation, which must still
 /// have that revision.
 pub(crate) async fn write_record(
-    store: Arc<dyn Store>,
+    writer: Writer,
     record: Bytes,
     confirmation: Option<Revision>,
 ) -> Result<Revision, Error> {
@@ -105,17 +133,13 @@ pub(crate) async fn write_record(
     };
     if let Some(was) = confirmation {
         let range = KeyRange::key(CONFIRMED_KEY);
-        txn.compares.push(Compare {
-            range: range.clone(),
-            comparison: Comparison::Equal,
-            with: CompareWith::ModRevision(was),
-        });
+        txn.compares.push(has_revision(range.clone(), was));
         txn.then.push(Op::Delete(Delete {
             range,
             previous: false,
         }));
     }
-    let reply = store.txn(txn).await?;
+    let reply = writer.store.txn(txn).await?;
     match reply.succeeded {
         true => Ok(reply.header.revision),
         false => Err(Error::Conflict { current: None }),

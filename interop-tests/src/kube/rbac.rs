@@ -142,5 +142,14 @@ mod tests {
         assert!(controller.allow(&wanted("list", "pods", "", "")));
         assert!(!controller.allow(&wanted("delete", "pods", "prod", "web")));
         assert!(!controller.allow(&wanted("list", "secrets", "", "")));
+        let lease = |verb: &str, namespace: &str, name: &str| {
+            controller.allow(&Wanted {
+                group: "coordination.k8s.io".to_owned(),
+                ..wanted(verb, "leases", namespace, name)
+            })
+        };
+        assert!(lease("update", "kube-system", "cambric-kube"));
+        assert!(!lease("update", "kube-system", "kube-scheduler"));
+        assert!(!lease("create", "prod", "") && !lease("delete", "kube-system", "cambric-kube"));
     }
 }

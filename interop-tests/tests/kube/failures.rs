@@ -10,7 +10,7 @@ use calico_store::{
     Answer, Error, Lease, LeaseId, LeaseState, Listing, Query, Revision, Store, Txn, TxnReply,
     Watch, WatchRequest,
 };
-use cambric_kube::{Access, Completeness, Controller, Failure, Trust, Watched};
+use cambric_kube::{Access, Completeness, Controller, Failure, Options, Trust, Watched};
 use etcd_lite::Local;
 use interop_tests::{ApiServer, Certificates};
 use serde_json::json;
@@ -373,7 +373,8 @@ fn refused_write_is_tried_again_after_a_delay() {
             attempts: Arc::clone(&attempts),
         };
         let begun = Instant::now();
-        let mut controller = Controller::start(Arc::new(refusing), access(&server));
+        let mut controller =
+            Controller::start(Arc::new(refusing), access(&server), Options::default());
         let path = |name: &str| format!("globalnetworkpolicies/kcnp.kube-admin.{name}");
         until_stored(&mut controller, &path("first"), true).await;
         for name in ["second", "third"] {

@@ -1,9 +1,12 @@
 //! The controller of Kubernetes, and the API server of the tests. No namespaces of the kernel.
 
 mod balanced;
+mod collected;
+mod configured;
 mod failures;
 mod guarded;
 mod kubectl;
+mod replicas;
 mod rig;
 mod served;
 mod server;

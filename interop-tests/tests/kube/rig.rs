@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calico_model::RESOURCES_PREFIX;
 use calico_store::{KeyRange, LeaseId, Store as _};
-use cambric_kube::{Access, Controller, Target, Trust};
+use cambric_kube::{Access, Controller, Options, Target, Trust};
 use etcd_lite::Local;
 use interop_tests::{ApiServer, PATIENCE, READY};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub(crate) async fn revision(store: &Local) -> i64 {
 }
 
 pub(crate) fn start(store: &Local, access: Access) -> Controller {
-    Controller::start(Arc::new(store.clone()), access)
+    Controller::start(Arc::new(store.clone()), access, Options::default())
 }
 
 /// Runs the controller until a condition holds.

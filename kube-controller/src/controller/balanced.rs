@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Controller;
 use super::requests::uid_of;
-use crate::balancers::{AssignIps, Job, Settled, orphans, release, report, settle};
+use crate::balancers::{Job, Settled, orphans, release, report, settle};
 use crate::guard::Held;
 use crate::kinds::Watched;
 use crate::limits::{LOSSES_MAX, LOSSES_PERCENT_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN};
@@ -29,7 +29,6 @@ const NOT_CONVERTED: &str = "ServiceFieldInvalid";
 /// The state of load balancers.
 #[derive(Default)]
 pub(crate) struct Balancers {
-    assign: AssignIps,
     /// The services to compare with their addresses.
     pending: BTreeSet<ServiceName>,
     /// Why services lack an address, as their Events have it.
@@ -105,14 +104,6 @@ fn balancer_of(object: &Object) -> Option<&Balancer> {
 }
 
 impl Controller {
-    /// Applies KubeControllersConfiguration `default`.
-    pub(super) fn set_assign_ips(&mut self, value: Option<&[u8]>) {
-        let assign = AssignIps::of(value);
-        if std::mem::replace(&mut self.balancers.assign, assign) != assign {
-            self.balance_all();
-        }
-    }
-
     /// Compares all services again.
     pub(super) fn balance_all(&mut self) {
         self.balancers.pending.extend(self.objects.services());
@@ -200,9 +191,9 @@ impl Controller {
         let job = balancer.map(|balancer| Job {
             service: service.clone(),
             balancer: balancer.clone(),
-            may_assign: self.balancers.assign.selects(balancer),
+            may_assign: self.settings.assigns(balancer),
         });
-        let (store, access) = (Arc::clone(&self.store), self.access.clone());
+        let (store, access) = (Arc::clone(&self.writer.store), self.access.clone());
         Some(Box::pin(async move {
             let settled = match job {
                 Some(job) => settle(store, access.clone(), job).await,
@@ -238,7 +229,7 @@ impl Controller {
         // An unreadable service keeps its addresses, but its handle is unknown: then none is released.
         let is_readable = self.objects.all_readable(Watched::Service);
         let handles: BTreeSet<String> = handles.collect();
-        let (store, access) = (Arc::clone(&self.store), self.access.clone());
+        let (store, access) = (Arc::clone(&self.writer.store), self.access.clone());
         let removed = self.balancers.removed.clone();
         let is_confirmed = self.balancers.is_confirmed;
         let known = self.guard.record().map(|record| record.uid.clone());

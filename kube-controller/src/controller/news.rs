@@ -60,6 +60,9 @@ impl Controller {
                 object,
             } => {
                 self.guard.reached(watched, revision);
+                if watched == Watched::Node {
+                    self.prove_node(&object.id);
+                }
                 self.unbalance(&object, None);
                 let touched = self.objects.remove(watched, &object.id);
                 self.proven.extend(touched.keys.iter().cloned());

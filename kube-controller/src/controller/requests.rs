@@ -1,7 +1,5 @@
 //! The requests of the controller: writes, the record of the server, and its verification.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use calico_store::{Error, Revision};
 use daemon_common::events::{Event, Text, emit};
@@ -71,10 +69,10 @@ impl Controller {
     }
 
     pub(super) fn write(&mut self, jobs: Vec<Job>, record: Option<Bytes>) {
-        let store = Arc::clone(&self.store);
+        let writer = self.writer.clone();
         let was = self.begin_write();
         self.running = Some(Box::pin(async move {
-            let results = write_all(store, jobs, record.clone()).await;
+            let results = write_all(writer, jobs, record.clone()).await;
             Done::Wrote {
                 results,
                 record,
@@ -84,10 +82,10 @@ impl Controller {
     }
 
     fn write_record(&mut self, record: Bytes, confirmation: Option<Revision>) {
-        let store = Arc::clone(&self.store);
+        let writer = self.writer.clone();
         let was = self.begin_write();
         self.running = Some(Box::pin(async move {
-            let result = write_record(store, record.clone(), confirmation).await;
+            let result = write_record(writer, record.clone(), confirmation).await;
             Done::Recorded {
                 record,
                 was,
@@ -206,11 +204,12 @@ impl Controller {
     }
 
     /// Applies the result of a write. Returns whether further writes must wait.
-    fn finish_write(&mut self, job: Job, written: Written) -> bool {
+    pub(super) fn finish_write(&mut self, job: Job, written: Written) -> bool {
         match written {
             Written::Done(revision) => {
                 self.faults.remove(&job.key);
                 self.conflicts.remove(&job.key);
+                self.wrote(&job, revision);
                 match &job.octets {
                     Some(_) => self.counts.written += 1,
                     None => {

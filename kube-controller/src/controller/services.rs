@@ -3,7 +3,7 @@
 use calico_model::{DEFAULT_CONFIGURATION, Kind, ServiceName, ServiceRoutesKey, SliceKey};
 
 use super::Controller;
-use crate::plan::{Change, is_empty_record, plan, plan_slice};
+use crate::plan::{Change, is_empty_record, plan_slice};
 use crate::target::Target;
 
 impl Controller {
@@ -35,7 +35,7 @@ impl Controller {
     /// Returns the change of a key.
     pub(super) fn plan(&self, key: &Target) -> Result<Change, String> {
         match key {
-            Target::Resource(key) => plan(key, &self.objects, &self.stored),
+            Target::Resource(key) => self.plan_resource(key),
             Target::Slice(key) => Ok(plan_slice(key, &self.objects, &self.stored)),
             Target::Routes(of) => {
                 let is_held = self.guard.held(true).is_some();

@@ -31,5 +31,29 @@ macro_rules! kubernetes_events {
         KubernetesWriteFailed "kubernetes.write_failed" WARN "resource not written" {
             resource: Text, reason: Text,
         }
+        #[doc = "An address without a pod, or an inconsistency of address management, was repaired."]
+        KubernetesCollected "kubernetes.collected" INFO "collected" {
+            finding: Text,
+        }
+        #[doc = "Addresses and Nodes cannot be collected; it is tried again. Emitted once for each reason."]
+        KubernetesCollectionFailed "kubernetes.collection_failed" WARN "nothing collected" {
+            reason: Text,
+        }
+        #[doc = "A field of KubeControllersConfiguration `default`, or a variable of the environment, has no effect or is invalid."]
+        KubernetesSettingIgnored "kubernetes.setting_ignored" WARN "setting of the controllers ignored" {
+            setting: Text, reason: Text,
+        }
+        #[doc = "This replica holds the lease: it writes."]
+        KubernetesLeading "kubernetes.leading" INFO "leading" {
+            lease: Text, identity: Text,
+        }
+        #[doc = "This replica does not hold the lease, or cannot renew it: it reads and compares, and writes nothing."]
+        KubernetesFollowing "kubernetes.following" INFO "following; writing nothing" {
+            lease: Text, identity: Text,
+        }
+        #[doc = "Another program writes the same resources, so this replica writes nothing until its restart."]
+        KubernetesStoodDown "kubernetes.stood_down" WARN "another program writes; writing nothing until a restart" {
+            reason: Text,
+        }
     } };
 }
