@@ -63,6 +63,28 @@ async fn names_of_the_store_lead_nowhere_else() {
 }
 
 #[tokio::test]
+async fn mounted_secret_is_replaced_as_the_kubelet_does() {
+    let (directory, mut keeper) = keeper(&["mesh"]);
+    let mount = directory.path().join("bgp");
+    let version = |name: &str, text: &str| {
+        fs::create_dir(mount.join(name)).expect("made");
+        fs::write(mount.join(name).join("mesh"), text).expect("written");
+        // The kubelet replaces the link, never a file.
+        let new = mount.join("..data_tmp");
+        std::os::unix::fs::symlink(name, &new).expect("a link");
+        fs::rename(&new, mount.join("..data")).expect("replaced");
+    };
+    version("..2026_01", "one\n");
+    std::os::unix::fs::symlink("..data/mesh", mount.join("mesh")).expect("a link");
+    assert!(read_again(&mut keeper).await);
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("one"));
+    version("..2026_02", "two\none\n");
+    read_again(&mut keeper).await;
+    assert!(read_again(&mut keeper).await, "after two equal reads");
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("two\none"));
+}
+
+#[tokio::test]
 async fn read_password_stays_while_referenced() {
     let (directory, mut keeper) = keeper(&["mesh"]);
     let path = directory.path().join("bgp/mesh");
