@@ -148,6 +148,48 @@ fn right_store_is_not_written() {
     });
 }
 
+// Promise (Kubernetes): Heartbeats of Nodes and changes of a Pod's status cause no write.
+#[test]
+fn heartbeats_of_a_thousand_nodes_write_nothing() {
+    const NODES: usize = 1_000;
+    let node = |at: usize, beat: usize| {
+        json!({"kind": "Node", "metadata": {"name": format!("n{at}"), "labels": {"rack": "r1"},
+            "annotations": {"beat": beat.to_string()}}})
+    };
+    run(async {
+        let server = filled().await;
+        let store = ready_store().await;
+        for at in 0..NODES {
+            server.apply(node(at, 0));
+            let stored = json!({"metadata": {"name": format!("n{at}")}, "spec": {}});
+            put(&store, &format!("nodes/n{at}"), stored).await;
+        }
+        let mut controller = start(&store, access(&server));
+        settle(&mut controller).await;
+        let before = revision(&store).await;
+        for at in 0..NODES {
+            server.apply(node(at, 1));
+        }
+        server.apply(namespace("marker"));
+        until_stored(&mut controller, "profiles/kns.marker", true).await;
+        // The last heartbeat was read before this change of a label.
+        let mut last = node(NODES - 1, 2);
+        last["metadata"]["labels"]["rack"] = json!("r2");
+        server.apply(last);
+        let path = format!("nodes/n{}", NODES - 1);
+        let is_written = |controller: &cambric_kube::Controller| {
+            let found = controller.stored().get(&crate::rig::key(&path));
+            found.is_some_and(|found| found.octets.windows(4).any(|part| part == b"\"r2\""))
+        };
+        crate::rig::until(&mut controller, "the label", is_written).await;
+        assert_eq!(
+            revision(&store).await - before,
+            2,
+            "the marker and the label"
+        );
+    });
+}
+
 // Promise (Kubernetes): Resources of other writers are never changed.
 #[test]
 fn resources_of_other_writers_stay() {
