@@ -151,6 +151,10 @@ impl Controller {
         if Watched::owner_of(&job.key).is_some() {
             let written = job.octets.as_ref().map(|_| revision);
             self.rivals.wrote(&job.key, written);
+            // A later change may have been delivered before the answer to the write.
+            if let Some(found) = self.stored.get(&job.key) {
+                self.rivals.changed(&job.key, Some(found.revision));
+            }
         }
     }
 
