@@ -219,6 +219,19 @@ impl ApiServer {
         written.expect("written")
     }
 
+    /// Replaces the status of an object, as the kubelet does for its Node.
+    ///
+    /// # Panics
+    /// If there is no such object.
+    pub fn set_status(&self, kind: &str, namespace: &str, name: &str, status: Value) {
+        let resource = resources::of_kind(kind).expect("a kind");
+        let key = (resource, namespace.to_owned(), name.to_owned());
+        let object = json!({"metadata": {"name": name}, "status": status});
+        let written = self.shared.state().objects.update(&key, object, true);
+        self.shared.wake();
+        written.expect("an object");
+    }
+
     /// Deletes an object. Objects of a deleted namespace stay.
     ///
     /// # Panics
@@ -239,7 +252,7 @@ impl ApiServer {
         let resource = resources::of_kind(kind).expect("a kind");
         let state = self.shared.state();
         let all = state.objects.at(resource, state.objects.revision);
-        all.into_values().collect()
+        all.into_values().map(Arc::unwrap_or_clone).collect()
     }
 
     /// Lets a custom kind exist from now on.

@@ -1,10 +1,11 @@
 //! The objects of the server with their history: every write has a revision.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::resources::Resource;
+use super::resources::{Resource, of_kind};
 use super::status::Rejected;
 
 /// Changes that are kept. Older ones expire.
@@ -18,8 +19,8 @@ pub(super) type ObjectKey = (Resource, String, String);
 pub(super) struct Change {
     pub(super) revision: u64,
     pub(super) key: ObjectKey,
-    pub(super) before: Option<Value>,
-    pub(super) after: Option<Value>,
+    pub(super) before: Option<Arc<Value>>,
+    pub(super) after: Option<Arc<Value>>,
 }
 
 /// All objects.
@@ -30,7 +31,7 @@ pub(super) struct Objects {
     pub(super) watchable_from: u64,
     /// A list at an earlier revision has expired.
     pub(super) listable_from: u64,
-    current: BTreeMap<ObjectKey, Value>,
+    current: BTreeMap<ObjectKey, Arc<Value>>,
     changes: Vec<Change>,
     /// The number of UIDs that were given.
     uids: u64,
@@ -52,7 +53,7 @@ impl Objects {
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.current.get(key)
+        self.current.get(key).map(|object| &**object)
     }
 
     /// Creates an object with the fields and defaults that the server sets.
@@ -63,8 +64,8 @@ impl Objects {
             return Err(Rejected::new(409, "AlreadyExists", message));
         }
         let is_missing = |namespace: &str| {
-            let mut all = self.current.keys();
-            !all.any(|(of, _, name)| of.kind == "Namespace" && name == namespace)
+            let of = of_kind("Namespace").map(|of| (of, String::new(), namespace.to_owned()));
+            !of.is_some_and(|key| self.current.contains_key(&key))
         };
         if resource.is_namespaced && is_missing(namespace) {
             return Err(Rejected::no_object("namespaces", namespace));
@@ -75,7 +76,7 @@ impl Objects {
         metadata["uid"] = json!(uid);
         metadata["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
         defaults(key, &mut object);
-        Ok(self.write(key, Some(object)).unwrap_or_default())
+        Ok(self.write(key, object))
     }
 
     /// Replaces an object. A version in it must be the present one.
@@ -111,7 +112,7 @@ impl Objects {
             object["metadata"][field] = before["metadata"][field].clone();
         }
         // The status has a path of its own.
-        let mut next = before.clone();
+        let mut next = Value::clone(before);
         if is_status {
             next["status"] = object["status"].clone();
         } else {
@@ -125,17 +126,18 @@ impl Objects {
         defaults(key, &mut next);
         let mut same = next.clone();
         same["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
-        if same == *before {
+        if same == **before {
             return Ok(same);
         }
-        Ok(self.write(key, Some(next)).unwrap_or_default())
+        Ok(self.write(key, next))
     }
 
     pub(super) fn delete(&mut self, key: &ObjectKey) -> Result<Value, Rejected> {
         let (resource, _, name) = key;
         match self.current.get(key).cloned() {
-            Some(mut last) => {
-                self.write(key, None);
+            Some(last) => {
+                self.record(key, None);
+                let mut last = Arc::unwrap_or_clone(last);
                 last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
                 Ok(last)
             }
@@ -143,43 +145,44 @@ impl Objects {
         }
     }
 
-    fn write(&mut self, key: &ObjectKey, mut object: Option<Value>) -> Option<Value> {
+    fn write(&mut self, key: &ObjectKey, mut object: Value) -> Value {
+        object["metadata"]["resourceVersion"] = json!((self.revision + 1).to_string());
+        self.record(key, Some(Arc::new(object.clone())));
+        object
+    }
+
+    fn record(&mut self, key: &ObjectKey, object: Option<Arc<Value>>) {
         self.revision += 1;
-        let revision = self.revision;
-        if let Some(object) = &mut object {
-            object["metadata"]["resourceVersion"] = json!(revision.to_string());
-        }
         let before = match &object {
-            Some(object) => self.current.insert(key.clone(), object.clone()),
+            Some(object) => self.current.insert(key.clone(), Arc::clone(object)),
             None => self.current.remove(key),
         };
         self.changes.push(Change {
-            revision,
+            revision: self.revision,
             key: key.clone(),
             before,
-            after: object.clone(),
+            after: object,
         });
         if self.changes.len() > CHANGES_MAX {
             let expired = self.changes.remove(0).revision;
             self.watchable_from = self.watchable_from.max(expired);
             self.listable_from = self.listable_from.max(expired);
         }
-        object
     }
 
     /// Returns the objects of a resource at a revision, in the order of their keys.
-    pub(super) fn at(&self, resource: Resource, revision: u64) -> BTreeMap<ObjectKey, Value> {
-        let mut all: BTreeMap<ObjectKey, Value> = self
+    pub(super) fn at(&self, resource: Resource, revision: u64) -> BTreeMap<ObjectKey, Arc<Value>> {
+        let mut all: BTreeMap<ObjectKey, Arc<Value>> = self
             .current
             .iter()
             .filter(|((of, ..), _)| *of == resource)
-            .map(|(key, value)| (key.clone(), value.clone()))
+            .map(|(key, value)| (key.clone(), Arc::clone(value)))
             .collect();
         let later = self.changes.iter().rev();
         let later = later.take_while(|change| change.revision > revision);
         for change in later.filter(|change| change.key.0 == resource) {
             match &change.before {
-                Some(before) => drop(all.insert(change.key.clone(), before.clone())),
+                Some(before) => drop(all.insert(change.key.clone(), Arc::clone(before))),
                 None => drop(all.remove(&change.key)),
             }
         }

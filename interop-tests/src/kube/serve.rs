@@ -216,7 +216,7 @@ fn list(shared: &Shared, target: &Target, query: &Query) -> Result<Value, Reject
         }
     };
     let all = objects.at(target.resource, revision).into_iter();
-    let mut rest: Vec<(ObjectKey, Value)> = all
+    let mut rest: Vec<(ObjectKey, Arc<Value>)> = all
         .filter(|(key, value)| is_in(target.namespace.as_ref(), key) && selector.matches(value))
         .filter(|(key, _)| start.as_ref().is_none_or(|start| place(key) > *start))
         .collect();
@@ -231,7 +231,10 @@ fn list(shared: &Shared, target: &Target, query: &Query) -> Result<Value, Reject
             metadata["remainingItemCount"] = json!(further);
         }
     }
-    let items = rest.into_iter().map(|(_, mut item)| {
+    // Other requests are answered while a long page is made.
+    drop(state);
+    let items = rest.into_iter().map(|(_, item)| {
+        let mut item = Arc::unwrap_or_clone(item);
         // Objects in a list have their kind only if the resource is a custom one.
         if let (false, Some(item)) = (target.resource.is_custom, item.as_object_mut()) {
             item.remove("kind");

@@ -158,7 +158,7 @@ impl Watching {
         if !is_in(self.namespace.as_ref(), &change.key) {
             return Ok(());
         }
-        let matches = |object: &Option<Value>| {
+        let matches = |object: &Option<Arc<Value>>| {
             let object = object.as_ref();
             object.is_some_and(|object| self.selector.matches(object))
         };
@@ -172,7 +172,9 @@ impl Watching {
             "DELETED" => change.before.as_ref(),
             _ => change.after.as_ref(),
         };
-        let mut object = object.cloned().unwrap_or_default();
+        let mut object = object
+            .map(|object| Value::clone(object))
+            .unwrap_or_default();
         // A deletion has the last state, with the revision of the deletion.
         object["metadata"]["resourceVersion"] = json!(change.revision.to_string());
         self.send(kind, &object).await
