@@ -47,7 +47,7 @@ use crate::write::{Job, Writer};
 use balanced::Balancers;
 use collection::{Collection, Step};
 use kube_client::{Access, Failure};
-use leading::elect;
+use leading::{Pending, elect};
 use requests::Done;
 
 /// The namespace that identifies a server.
@@ -96,8 +96,9 @@ pub struct Controller {
     election: Option<Election>,
     /// Whether this replica leads, as it was reported last.
     is_leading: Option<bool>,
-    /// The resources that the leader has to write.
-    pub(crate) pending: BTreeSet<Target>,
+    pub(crate) pending: Pending,
+    /// Why this replica could not ask for the lease, as it was reported last.
+    lease_failure: Option<Failure>,
     pub(crate) collection: Collection,
     pub(crate) settings: Settings,
     variables: Variables,
@@ -179,7 +180,8 @@ impl Controller {
             writer: Writer::new(store, lead),
             election,
             is_leading: None,
-            pending: BTreeSet::new(),
+            pending: Pending::default(),
+            lease_failure: None,
             collection: Collection::default(),
             settings: Settings::read(None, &options.variables).settings,
             variables: options.variables,
@@ -209,7 +211,8 @@ impl Controller {
         let retries = [self.retry_at, self.verify_at].into_iter().filter(ahead);
         let others = [self.faults_at, self.incomplete_at].into_iter().flatten();
         let balancers = self.balancers.retry_at().filter(|at| *at > now);
-        let until = retries.chain(others).chain(balancers).min();
+        let pending = self.pending.report_at();
+        let until = retries.chain(others).chain(balancers).chain(pending).min();
         let source = tokio::select! {
             Some(news) = self.news.recv() => Source::News(Box::new(news)),
             updates = self.follower.next() => Source::Updates(updates),
@@ -238,6 +241,7 @@ impl Controller {
                     self.unchecked.extend(self.faults.keys().cloned());
                 }
                 self.report_incomplete();
+                self.report_idle_leader();
             }
             Source::Lead => {}
             Source::Collection(step) => self.collect(step),
@@ -472,10 +476,14 @@ impl Controller {
     fn compare_one(&mut self, key: Target, jobs: &mut Vec<Job>) {
         self.unwanted.remove(&key);
         self.withheld.remove(&key);
+        let was_pending = self.pending.remove(&key);
         let is_proven = self.proven.remove(&key);
         match self.plan(&key) {
             Ok(Change::Nothing) => {
                 self.rivals.forget(&key);
+                if was_pending {
+                    self.pending.progress();
+                }
                 self.faults.remove(&key);
             }
             Ok(Change::Put { was, .. }) if was != Revision::ZERO && !self.guard.may_replace() => {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calico_store::{
-    Answer, Compare, CompareWith, Error, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
-    Op, OpReply, Query, Revision, Store, Txn, TxnReply, Watch, WatchRequest,
+    Answer, Error, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing, Op, OpReply, Query,
+    Revision, Store, Txn, TxnReply, Watch, WatchRequest,
 };
 
-use crate::lead::{LEADER_KEY, Lead, NoRight, identity_in};
+use crate::lead::{LEADER_KEY, Lead, NoRight, identity_in, leader_is};
 
 /// A datastore in which only the leader writes. Clients of it need no knowledge of the election.
 pub(crate) struct Fenced {
@@ -26,29 +26,27 @@ impl Fenced {
             let reason = "a transaction of the controller writes only if its comparisons hold";
             return Err(Error::BadRequest(reason.into()));
         }
-        let leads = match self.lead.compares(&*self.store).await {
-            Ok(leads) => leads,
+        let term = match self.lead.term(&*self.store).await {
+            Ok(Some(term)) => term,
+            Ok(None) => return self.store.txn(txn).await,
             Err(NoRight::NotLeading) => return Err(not_leading()),
             Err(NoRight::Failed(error)) => return Err(error),
         };
-        if leads.is_empty() {
-            return self.store.txn(txn).await;
-        }
-        txn.compares.extend(leads.iter().cloned());
-        let query = Query::new(KeyRange::key(LEADER_KEY));
-        txn.otherwise.push(Op::Range(query));
+        txn.compares.push(leader_is(term));
+        txn.otherwise
+            .push(Op::Range(Query::new(KeyRange::key(LEADER_KEY))));
         let mut reply = self.store.txn(txn).await?;
         if reply.succeeded {
             return Ok(reply);
         }
         let found = reply.replies.pop().and_then(first);
-        match other_leader(&leads, found) {
-            None => Ok(reply),
-            Some(identity) => {
-                self.lead.lost(&identity);
-                Err(not_leading())
-            }
+        let revision = found.as_ref().map(|found| found.mod_revision);
+        if revision == Some(term) {
+            return Ok(reply);
         }
+        let value = found.map(|found| found.value).unwrap_or_default();
+        self.lead.lost(term, &identity_in(&value));
+        Err(not_leading())
     }
 }
 
@@ -67,15 +65,6 @@ pub(crate) fn first(reply: OpReply) -> Option<KeyValue> {
         OpReply::Range(listing) => listing.items.into_iter().next(),
         _ => None,
     }
-}
-
-/// Returns the identity of the leader if it does not fit the comparisons of this replica.
-fn other_leader(leads: &[Compare], found: Option<KeyValue>) -> Option<String> {
-    let revision = found.as_ref().map(|found| found.mod_revision);
-    let revision = CompareWith::ModRevision(revision.unwrap_or_default());
-    let is_other = leads.iter().any(|lead| lead.with != revision);
-    let value = found.map(|found| found.value).unwrap_or_default();
-    is_other.then(|| identity_in(&value))
 }
 
 impl Store for Fenced {
@@ -124,5 +113,87 @@ impl Store for Fenced {
 
     fn list(&self, range: KeyRange) -> Answer<'_, Listing> {
         self.store.list(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use calico_store::{Compare, CompareWith, Comparison, LeaseId, Put};
+    use etcd_lite::Local;
+    use tokio::sync::watch;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::lease::{LeaseName, Standing};
+
+    /// Returns the datastore of a replica that holds the lease.
+    fn replica(store: &Local, identity: &str) -> (Fenced, watch::Sender<Standing>) {
+        let lease = LeaseName {
+            namespace: "kube-system".into(),
+            name: "cambric-kube".into(),
+            identity: identity.into(),
+        };
+        let until = Instant::now() + Duration::from_secs(10);
+        let (sender, standing) = watch::channel(Standing::Leader { until });
+        let lead = Lead::elected(lease, standing);
+        (Fenced::new(Arc::new(store.clone()), lead), sender)
+    }
+
+    async fn put(store: &Fenced, value: &'static str) -> Result<Revision, Error> {
+        store.put("/x".into(), value.into(), LeaseId::NONE).await
+    }
+
+    #[tokio::test]
+    async fn late_write_of_an_earlier_leader_changes_nothing() {
+        let store = Local::empty();
+        let (first, _of_first) = replica(&store, "a");
+        assert!(put(&first, "1").await.is_ok());
+        // The first leader is paused here, after its look at the clock.
+        let (second, _of_second) = replica(&store, "b");
+        assert!(put(&second, "2").await.is_ok());
+        let late = put(&first, "3").await;
+        assert!(matches!(late, Err(Error::Unavailable(_))), "{late:?}");
+        let found = store.get("/x".into()).await.expect("an answer");
+        assert_eq!(found.expect("a value").value, "2");
+        let leader = store.get(LEADER_KEY.into()).await.expect("an answer");
+        let text = identity_in(&leader.expect("a leader").value);
+        assert!(
+            text.contains("b with the lease kube-system/cambric-kube"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn conflict_of_the_leader_is_that_of_its_own_keys() {
+        let store = Local::empty();
+        let (leader, _standing) = replica(&store, "a");
+        put(&leader, "1").await.expect("written");
+        let txn = Txn {
+            compares: vec![Compare {
+                range: KeyRange::key("/x"),
+                comparison: Comparison::Equal,
+                with: CompareWith::ModRevision(Revision(1)),
+            }],
+            then: vec![Op::Put(Put::new("/x", "2"))],
+            otherwise: vec![Op::Range(Query::new(KeyRange::key("/x")))],
+        };
+        let reply = leader.txn(txn).await.expect("an answer");
+        assert!(!reply.succeeded);
+        let found: Vec<_> = reply.replies.into_iter().filter_map(first).collect();
+        assert_eq!(found.len(), 1, "without the leader");
+        assert_eq!(found.first().expect("a value").value, "1");
+    }
+
+    #[tokio::test]
+    async fn write_without_a_comparison_of_the_leader_is_rejected() {
+        let store = Local::empty();
+        let (leader, _standing) = replica(&store, "a");
+        let txn = Txn {
+            otherwise: vec![Op::Put(Put::new("/x", "2"))],
+            ..Txn::default()
+        };
+        assert!(matches!(leader.txn(txn).await, Err(Error::BadRequest(_))));
     }
 }

@@ -23,6 +23,9 @@ pub const MISSING_RETRY: Duration = Duration::from_secs(60);
 /// Resources that are written in one batch.
 pub const WRITES_PER_BATCH: usize = 64;
 
+/// Writes of a batch that wait for their answers at the same time.
+pub const WRITES_AT_ONCE: usize = 16;
+
 /// Resources that are compared with the datastore in one step.
 pub const COMPARISONS_PER_STEP: usize = 256;
 
@@ -69,6 +72,10 @@ pub const LEASE_INTERVAL: Duration = Duration::from_secs(2);
 /// Time for the requests of one turn of the election.
 pub const LEASE_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time in which the leader writes none of the differing resources that a replica has found, after which
+/// the replica reports that.
+pub const LEADER_IDLE: Duration = Duration::from_secs(60);
+
 /// How often another process may write the leader's key while this replica holds the lease.
 pub const LEADER_LOSSES_MAX: u32 = 3;
 
@@ -94,6 +101,10 @@ pub const REPAIRS_MAX: u32 = 5;
 
 /// The time in which these changes count.
 pub const REPAIRS_WINDOW: Duration = Duration::from_secs(3_600);
+
+/// Handles of deleted services whose addresses are to be released. Those of further ones need a
+/// confirmation if they are many.
+pub const REMOVED_HANDLES_MAX: usize = 65_536;
 
 /// Characters of the name of an object.
 pub const NAME_CHARACTERS_MAX: usize = 253;

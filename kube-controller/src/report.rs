@@ -19,9 +19,10 @@ pub(crate) fn summary(controller: &Controller) -> String {
         None => "",
         Some(_) => ", deletions held",
     };
-    let lead = match controller.is_leading() {
-        true => "",
-        false => "not the leader, ",
+    let lead = match (controller.is_leading(), controller.can_lead()) {
+        (true, _) => "",
+        (false, true) => "not the leader, ",
+        (false, false) => "writes nothing, ",
     };
     format!(
         "{lead}{} written, {} deleted{deletions}",
@@ -60,7 +61,7 @@ pub(crate) fn status(controller: &Controller, config: &Config) -> Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         resident_kib: resident_kib(),
-        ready: controller.is_settled() && controller.held.is_none(),
+        ready: controller.is_settled() && controller.held.is_none() && controller.can_lead(),
         waiting_for: waiting_for(controller),
         notes,
         config: config.path.display().to_string(),

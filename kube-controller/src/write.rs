@@ -1,16 +1,19 @@
 //! Writes into the datastore: one transaction for each resource, only over the compared value.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use calico_store::{
     Compare, CompareWith, Comparison, Delete, Error, KeyRange, KeyValue, Op, Put, Query, Revision,
     Store, Txn,
 };
+use futures_util::{StreamExt, stream};
 
 use crate::fenced::{Fenced, first};
 use crate::guard::{CONFIRMED_KEY, SERVER_KEY};
 use crate::lead::Lead;
+use crate::limits::WRITES_AT_ONCE;
 use crate::stored::Value;
 use crate::target::Target;
 
@@ -52,28 +55,36 @@ pub(crate) enum Written {
     NotTried,
 }
 
-/// Carries out writes in their order. Each one also stores the record of the API server, if there is a
-/// new one. After a failure of the datastore itself the rest is not tried, and neither is it once this
-/// replica may no longer write.
+/// Carries out writes, [`WRITES_AT_ONCE`] at a time, and returns them in their order. Each one also stores
+/// the record of the API server, if there is a new one. After a failure of the datastore itself the rest is
+/// not tried, and neither is it once this replica may no longer write.
 pub(crate) async fn write_all(
     writer: Writer,
     jobs: Vec<Job>,
     record: Option<Bytes>,
 ) -> Vec<(Job, Written)> {
-    let mut all = Vec::new();
-    let mut is_away = false;
-    for job in jobs {
-        let written = match is_away {
+    let is_away = AtomicBool::new(false);
+    let write = async |job: Job| {
+        let written = match is_away.load(Ordering::Relaxed) {
             true => Written::NotTried,
             false => write(&writer, &job, record.as_ref()).await,
         };
-        is_away |= match &written {
+        let is_over = match &written {
             Written::Failed(error) => error.is_transient(),
             Written::NotTried => true,
             Written::Done(_) | Written::Conflict(_) => false,
         };
-        all.push((job, written));
+        is_away.fetch_or(is_over, Ordering::Relaxed);
+        (job, written)
+    };
+    let mut jobs = jobs.into_iter();
+    let mut all = Vec::new();
+    // The first one makes sure that this replica leads.
+    if let Some(job) = jobs.next() {
+        all.push(write(job).await);
     }
+    let rest = stream::iter(jobs).map(&write).buffered(WRITES_AT_ONCE);
+    all.extend(rest.collect::<Vec<_>>().await);
     all
 }
 
@@ -105,7 +116,7 @@ async fn write(writer: &Writer, job: &Job, record: Option<&Bytes>) -> Written {
 }
 
 /// Returns the condition that a key has this revision.
-pub(crate) fn has_revision(range: KeyRange, revision: Revision) -> Compare {
+fn has_revision(range: KeyRange, revision: Revision) -> Compare {
     Compare {
         range,
         comparison: Comparison::Equal,

@@ -1,7 +1,7 @@
 //! Several replicas with a lease: one writes.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use calico_store::Store as _;
@@ -110,8 +110,8 @@ fn paused_leader_writes_nothing_after_a_take_over() {
         let server = ApiServer::start(LOOPBACK, 1).await;
         server.apply(namespace("prod"));
         let store = ready_store().await;
-        let (paused, wait_paused) = channel();
-        let (go_on, wait_go_on) = channel::<()>();
+        let (paused, wait_paused) = sync_channel(1);
+        let (go_on, wait_go_on) = sync_channel::<()>(1);
         let (of_first, its_access) = (store.clone(), access(&server));
         // Its thread blocks with the runtime of its election, as a stopped process does.
         let thread = std::thread::spawn(move || {

@@ -17,7 +17,9 @@ use super::requests::uid_of;
 use crate::balancers::{Job, Settled, orphans, release, report, settle};
 use crate::guard::Held;
 use crate::kinds::Watched;
-use crate::limits::{LOSSES_MAX, LOSSES_PERCENT_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN};
+use crate::limits::{
+    LOSSES_MAX, LOSSES_PERCENT_MAX, REMOVED_HANDLES_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN,
+};
 use crate::object::{Object, ObjectId, Wanted};
 use crate::objects::Completeness;
 use kube_client::{Access, Failure, Server};
@@ -119,7 +121,9 @@ impl Controller {
     pub(super) fn unbalance(&mut self, earlier: &Object, now: Option<&Object>) {
         let before = balancer_of(earlier);
         if let Some(before) = before.filter(|_| now.and_then(balancer_of).is_none()) {
-            self.balancers.removed.insert(before.handle.clone());
+            if self.balancers.removed.len() < REMOVED_HANDLES_MAX {
+                self.balancers.removed.insert(before.handle.clone());
+            }
             self.balancers.is_sweep_due = true;
         }
         if now.is_none() {

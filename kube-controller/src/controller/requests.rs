@@ -126,7 +126,7 @@ impl Controller {
                 let (mut last, mut must_wait) = (None, false);
                 for (job, written) in results {
                     if let Written::Done(revision) = &written {
-                        last = Some(*revision);
+                        last = last.max(Some(*revision));
                     }
                     must_wait |= self.finish_write(job, written);
                 }

@@ -51,6 +51,10 @@ macro_rules! kubernetes_events {
         KubernetesFollowing "kubernetes.following" INFO "following; writing nothing" {
             lease: Text, identity: Text,
         }
+        #[doc = "This replica has found differing resources for a minute, and the holder of the lease writes none of them. `resources` is their number."]
+        KubernetesLeaderIdle "kubernetes.leader_idle" WARN "the leader writes nothing" {
+            leader: Text, resources: u64,
+        }
         #[doc = "Another program writes the same resources, so this replica writes nothing until its restart."]
         KubernetesStoodDown "kubernetes.stood_down" WARN "another program writes; writing nothing until a restart" {
             reason: Text,
