@@ -194,7 +194,7 @@ impl Candidate {
                 self.held_until = Some(begun + LEASE_RENEW_DEADLINE);
                 Ok(())
             }
-            // Another client has written or deleted the lease. What it is now is read in the next turn.
+            // Another client has written or deleted the lease. Its present state is read here.
             Err(Failure::Rejected {
                 code: 404 | 409, ..
             }) if is_held => {

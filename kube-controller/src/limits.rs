@@ -102,8 +102,8 @@ pub const REPAIRS_MAX: u32 = 5;
 /// The time in which these changes count.
 pub const REPAIRS_WINDOW: Duration = Duration::from_secs(3_600);
 
-/// Handles of deleted services whose addresses are to be released. Those of further ones need a
-/// confirmation if they are many.
+/// Handles of deleted services whose addresses are to be released. Further ones need a confirmation
+/// if they are many.
 pub const REMOVED_HANDLES_MAX: usize = 65_536;
 
 /// Characters of the name of an object.

@@ -437,7 +437,7 @@ impl Reading {
         }
     }
 
-    /// Reads the list of controllers. Those that it does not name are disabled.
+    /// Reads the list of controllers. All others are disabled.
     fn enabled(&mut self, names: &str) {
         let settings = &mut self.settings;
         settings.policy = false;
