@@ -1,11 +1,12 @@
 //! The goals of Cambric's reflector, relative to other daemons in the same run.
 
 mod felix;
+mod nexthop;
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Nexthop, Path, Rack, Records, Rules, S1,
-    S2, S3, S3b, Stall, Storm, Watch,
+    self, Churn, Cni, Fib, Floods, Ipam, Keep, Live, Many, Path, Rack, Records, Rules, S1, S2, S3,
+    S3b, Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and its limit.
@@ -51,7 +52,7 @@ const fn free(work: Work, measure: &'static str, title: &'static str) -> Bar {
 
 /// Returns all bars, in the order of the report.
 pub fn all() -> impl Iterator<Item = &'static Bar> {
-    BARS.iter().chain(felix::BARS)
+    BARS.iter().chain(nexthop::BARS).chain(felix::BARS)
 }
 
 /// The bars of all workloads without policies.
@@ -392,30 +393,6 @@ const BARS: &[Bar] = &[
         &[],
     ),
     bar(Churn, "churn_rounds", "rounds", f64::INFINITY, &[]),
-    bar(
-        Nexthop,
-        "nexthop_messages",
-        "messages that move 100,000 routes",
-        10.0,
-        &[],
-    ),
-    bar(
-        Nexthop,
-        "nexthop_move_ms",
-        "100,000 routes leave a gateway, ms",
-        10.0,
-        &[],
-    ),
-    bar(
-        Nexthop,
-        "nexthop_move_compat_ms",
-        "with nexthop_compat_mode=1, ms",
-        200.0,
-        &[],
-    ),
-    free(Nexthop, "nexthop_each_move_ms", "route by route, ms"),
-    free(Nexthop, "nexthop_gone_ms", "without another gateway, ms"),
-    free(Nexthop, "nexthop_each_gone_ms", "route by route, ms"),
     free(Fib, "fib_add_s", "1,000,000 routes into the kernel, s"),
     bar(
         Fib,

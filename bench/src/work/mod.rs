@@ -141,7 +141,7 @@ impl Work {
     /// Returns the daemons that are compared by default: Cambric first.
     pub const fn daemons(self) -> &'static [Kind] {
         match self {
-            Self::S1 | Self::S2 => &[Kind::Cambric, Kind::Bird],
+            Self::S1 | Self::S2 | Self::Nexthop => &[Kind::Cambric, Kind::Bird],
             Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
             Self::S3b => &[Kind::Cambric, Kind::FrrFast],
             Self::Storm | Self::Rack => &[Kind::Cambric, Kind::Bird, Kind::FrrFast],
@@ -194,7 +194,7 @@ impl Work {
             Self::Keep => keep::keep(lab, kind, options).await,
             Self::Churn => churn::churn(lab, kind, options).await,
             Self::Fib => fib::fib(lab, options).await,
-            Self::Nexthop => nexthop::nexthop(lab, options).await,
+            Self::Nexthop => nexthop::nexthop(lab, kind, options).await,
             Self::Path => path::path(options),
             Self::Live => live::live(options),
             Self::Many => many::many(options),

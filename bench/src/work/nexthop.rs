@@ -1,4 +1,7 @@
-//! nexthop: a gateway of 100,000 kernel routes fails; with nexthop objects and route by route.
+//! nexthop: a gateway of 100,000 kernel routes fails; with nexthop objects, route by route, and by BIRD.
+
+mod bird;
+mod lateness;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -11,7 +14,10 @@ use fib_sync::{
 use ipnet::{IpNet, Ipv4Net};
 use netns_lab::{Lab, VethEnd};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
+use self::lateness::Lateness;
+use crate::daemons::Kind;
 use crate::stage::{Measures, Options};
 
 const ROUTES: u32 = 100_000;
@@ -25,8 +31,31 @@ const STAYS: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 3);
 /// `net.ipv4.nexthop_compat_mode` of the namespace.
 const COMPAT_MODE: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
 
+/// The values of that setting, with the measures: until all routes have moved, the messages for that, until all
+/// are deleted, and the longest delay of a thread with real-time priority.
+const MODES: [(&str, [&str; 4]); 2] = [
+    (
+        "1",
+        [
+            "nexthop_move_compat_ms",
+            "nexthop_messages_compat",
+            "nexthop_gone_compat_ms",
+            "nexthop_late_compat_ms",
+        ],
+    ),
+    (
+        "0",
+        [
+            "nexthop_move_ms",
+            "nexthop_messages",
+            "nexthop_gone_ms",
+            "nexthop_late_ms",
+        ],
+    ),
+];
+
 /// Runs in one namespace, one after the other.
-pub(super) async fn nexthop(lab: &Lab, options: &Options) -> Result<Measures> {
+pub(super) async fn nexthop(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let host = lab.host("nexthop").await?;
     let links = host.links()?;
     let end = |name| VethEnd {
@@ -40,7 +69,10 @@ pub(super) async fn nexthop(lab: &Lab, options: &Options) -> Result<Measures> {
     }
     links.add_address("up0", "10.64.0.1/24".parse()?).await?;
     let count = if options.quick { ROUTES_QUICK } else { ROUTES };
-    host.run(|| measure(count))?
+    match kind {
+        Kind::Bird => bird::measure(&host, count).await,
+        _ => host.run(|| measure(count))?,
+    }
 }
 
 fn measure(count: u32) -> Result<Measures> {
@@ -53,33 +85,24 @@ fn measure(count: u32) -> Result<Measures> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut measures = Measures::new();
-        for (mode, moved, messages, gone) in [
-            (
-                "1",
-                "nexthop_move_compat_ms",
-                "nexthop_messages_compat",
-                "nexthop_gone_compat_ms",
-            ),
-            (
-                "0",
-                "nexthop_move_ms",
-                "nexthop_messages",
-                "nexthop_gone_ms",
-            ),
-        ] {
+        for (mode, [moved, messages, gone, late]) in MODES {
             std::fs::write(COMPAT_MODE, mode)?;
             let mut side = Side::open(NexthopObjects::Auto, count)?;
             side.want(&both).await?;
+            let lateness = Lateness::start()?;
             let (time, sent) = side.fail().await?;
             measures.insert(moved, milliseconds(time));
             measures.insert(messages, sent as f64);
+            let longest = lateness.stop()?;
             // BGP follows: nothing is left to write.
             side.want(&both[1..]).await?;
             ensure!(side.sent == 0, "a route was written again");
             side.reconciler.restore_gateways();
             side.want(&both[..1]).await?;
+            let lateness = Lateness::start()?;
             let (time, _) = side.fail().await?;
             measures.insert(gone, milliseconds(time));
+            measures.insert(late, milliseconds(longest.max(lateness.stop()?)));
             side.want(&[]).await?;
         }
         let mut side = Side::open(NexthopObjects::Off, count)?;
@@ -163,9 +186,18 @@ impl Side {
                 ensure!(refused == 0, "the kernel refused {refused} routes");
                 return Ok(());
             }
-            let event = self.fib.event().await;
             let now = self.now();
-            self.reconciler.handle(now, &event);
+            // A change of a link is followed by a read that is due later.
+            let left = self.reconciler.poll_timeout().map(|at| at - now);
+            let event = self.fib.event();
+            let event = match left {
+                Some(left) => timeout(left, event).await.ok(),
+                None => Some(event.await),
+            };
+            let now = self.now();
+            if let Some(event) = event {
+                self.reconciler.handle(now, &event);
+            }
         }
     }
 
