@@ -56,11 +56,17 @@ impl Node {
                 "the kernel does not accept {count} routes: see show fib"
             ));
         }
-        let waits = !self.was_installed && sum.pending > 0;
-        waits.then(|| {
-            let (pending, wanted) = (sum.pending, sum.wanted);
-            format!("{pending} of {wanted} routes are not in the kernel yet")
-        })
+        if self.was_installed {
+            return None;
+        }
+        let (pending, wanted, strays) = (sum.pending, sum.wanted, sum.strays);
+        if pending > 0 {
+            return Some(format!(
+                "{pending} of {wanted} routes are not in the kernel yet"
+            ));
+        }
+        // Packets that follow these may be lost: their workloads may have left in the meantime.
+        (strays > 0).then(|| format!("{strays} routes of the former run are not confirmed yet"))
     }
 
     /// Returns a next hop that neighbors receive for this host and that is not its address.

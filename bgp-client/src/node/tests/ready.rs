@@ -109,6 +109,24 @@ fn refused_route_makes_a_host_unready() {
     assert_eq!(names(&host), ["kernel-routes"], "{:?}", missing(&host));
 }
 
+// Promise: as bgp-client host_is_ready_when_felix_has_programmed_it
+#[test]
+fn unconfirmed_route_of_the_former_run_makes_a_host_unready() {
+    let mut host = Host::begun();
+    let prefix: IpNet = "10.65.7.1/32".parse().unwrap();
+    let settings = host.node.config().clone();
+    let route = Route::blackhole(settings.owner);
+    let key = RouteKey::new(TABLE_MAIN, prefix, 1024, 0);
+    host.kernel.borrow_mut().add_route(key, route).unwrap();
+    host.node = Node::new(fib_sync::Instant(0), settings, &mut host.speakers[0]);
+    host.fib = MemoryFib::new(&host.kernel);
+    host.settle();
+    let why = "1 routes of the former run are not confirmed yet".to_owned();
+    assert_eq!(missing(&host), [("kernel-routes", why)]);
+    host.announce("10.65.7.1/32", true);
+    assert_eq!(names(&host), [""; 0]);
+}
+
 #[test]
 fn shadow_run_is_never_ready() {
     let mut host = Host::begun();
