@@ -127,28 +127,34 @@ impl Speaker {
         state.is_some_and(|state| state.stale_until.is_some())
     }
 
-    /// Excludes all paths with an internal peer as next hop, whichever peer has sent them, until the peer has
-    /// a session again or its path works. Returns whether they are excluded.
+    /// Excludes all paths with an internal peer as next hop, whichever peer has sent them, and all stale paths
+    /// that it originates, until the peer has a session again or its path works. Returns whether the former are
+    /// excluded.
     ///
     /// Only a speaker that forwards packets excludes them: the path of a route reflector to a host is not
-    /// the path of other hosts.
+    /// the path of other hosts. But a stale path has no other sign of life.
     fn fail_next_hop(&mut self, now: Instant, peer: PeerId) -> bool {
-        if self.config.next_hops != NextHops::Track {
-            return false;
-        }
+        let tracks = self.config.next_hops == NextHops::Track;
+        let origin = self.rib.peer_id(peer);
         let Some(state) = self.roster.get_mut(peer) else {
             return false;
         };
-        if state.config.role != Role::Internal {
+        if !state.config.role.is_internal() {
             return false;
         }
-        state.next_hop_failed = true;
-        if state.range.is_some() {
+        state.next_hop_failed = tracks && state.config.role == Role::Internal;
+        state.failed_origin = origin;
+        let (next_hop, is_next_hop) = (state.config.remote, state.next_hop_failed);
+        if state.range.is_some() && (is_next_hop || origin.is_some()) {
             state.failed_until = Some(now + FAILED_PEER_KEPT);
         }
-        let next_hop = state.config.remote;
-        self.rib.fail_next_hop(next_hop, true);
-        true
+        if let Some(origin) = origin {
+            self.rib.fail_origin(origin, true);
+        }
+        if is_next_hop {
+            self.rib.fail_next_hop(next_hop, true);
+        }
+        is_next_hop
     }
 
     /// Ends the time for which a dynamic peer with a failed path is kept.
@@ -161,11 +167,15 @@ impl Speaker {
 
     /// Accepts paths with the peer as next hop again.
     pub(crate) fn restore_next_hop(&mut self, peer: PeerId) {
-        if let Some(state) = self.roster.get_mut(peer)
-            && core::mem::take(&mut state.next_hop_failed)
-        {
-            state.failed_until = None;
-            let next_hop = state.config.remote;
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.failed_until = None;
+        let next_hop = core::mem::take(&mut state.next_hop_failed).then_some(state.config.remote);
+        if let Some(origin) = state.failed_origin.take() {
+            self.rib.fail_origin(origin, false);
+        }
+        if let Some(next_hop) = next_hop {
             self.rib.fail_next_hop(next_hop, false);
         }
     }

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use core::{net::IpAddr, time::Duration};
 
 use bgp_fsm::{Conn, Instant, Session, State};
-use bgp_proto::{Family, FamilySet, SessionParams};
+use bgp_proto::{Family, FamilySet, RouterId, SessionParams};
 
 use rib::{PeerCounters, PeerId, Rib, Role};
 
@@ -50,6 +50,8 @@ pub(crate) struct Peer {
     pub(crate) retains: bool,
     /// Whether paths with this peer as next hop are excluded.
     pub(crate) next_hop_failed: bool,
+    /// Its BGP Identifier, if stale paths that it originates are excluded.
+    pub(crate) failed_origin: Option<RouterId>,
     /// Until when a dynamic peer is kept for these excluded paths.
     pub(crate) failed_until: Option<Instant>,
     /// The families with a refresh in progress, with their deadlines (RFC 7313 §4.1).
@@ -99,6 +101,7 @@ impl Peer {
             path_history: PathHistory::default(),
             retains: false,
             next_hop_failed: false,
+            failed_origin: None,
             failed_until: None,
             refreshes: Vec::new(),
             limit_levels: BTreeMap::new(),

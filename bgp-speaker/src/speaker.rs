@@ -436,6 +436,11 @@ impl Speaker {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
+        if let bgp_fsm::Input::Received { conn, .. } = &input
+            && state.session.established() == Some(*conn)
+        {
+            self.rib.message_received(peer);
+        }
         state.session.handle(now, input);
         self.settle(now, peer);
     }

@@ -1,6 +1,7 @@
 //! The state of each peer's Adj-RIB-In beside its paths, which are in the slots of their prefixes:
 //! the ages of these paths, their number and its limit.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::decide::Candidate;
@@ -15,9 +16,32 @@ pub(crate) struct AdjRibsIn {
     marks: Vec<Marks>,
     /// The number of paths of all peers.
     paths: usize,
+    /// The slots with doubted paths of each peer since its last message: [`Path::is_doubted`].
+    doubted: BTreeMap<PeerId, BTreeSet<u32>>,
 }
 
 impl AdjRibsIn {
+    /// Notes a doubted path.
+    pub(crate) fn doubt(&mut self, peer: PeerId, at: u32) {
+        self.doubted.entry(peer).or_default().insert(at);
+    }
+
+    /// Returns whether a peer may have doubted paths.
+    #[inline]
+    pub(crate) fn has_doubted(&self, peer: PeerId) -> bool {
+        !self.doubted.is_empty() && self.doubted.contains_key(&peer)
+    }
+
+    /// Returns the slot of a path that is doubted no longer, if there is one.
+    pub(crate) fn take_doubted(&mut self, peer: PeerId) -> Option<u32> {
+        let slots = self.doubted.get_mut(&peer)?;
+        let at = slots.pop_first();
+        if slots.is_empty() {
+            self.doubted.remove(&peer);
+        }
+        at
+    }
+
     #[inline]
     pub(crate) fn of(&self, peer: PeerId) -> Option<&Marks> {
         self.marks.get(peer.index())
@@ -136,7 +160,11 @@ impl AdjRibsIn {
         if marks.counters.paths == 0 {
             marks.swept();
         }
-        marks.has_dead() || marks.reevaluate.is_some()
+        let has_work = marks.has_dead() || marks.reevaluate.is_some();
+        if how == Mark::Flush {
+            self.doubted.remove(&peer);
+        }
+        has_work
     }
 
     /// Records the number of finished rounds of the sweep.

@@ -63,6 +63,9 @@ pub enum Ineligible {
     AsPathTooLong = 11,
     /// Its origin is not confirmed: see [`crate::OriginCheck`].
     Unconfirmed = 12,
+    /// It is stale, and its origin has failed, or another peer has withdrawn the origin's routes: see
+    /// [`crate::Rib::fail_origin`].
+    OriginFailed = 13,
 }
 
 impl Ineligible {
@@ -80,6 +83,7 @@ impl Ineligible {
             10 => Self::FirstAs,
             11 => Self::AsPathTooLong,
             12 => Self::Unconfirmed,
+            13 => Self::OriginFailed,
             _ => return None,
         })
     }
@@ -100,6 +104,7 @@ impl Ineligible {
             Self::FirstAs => "first AS is not the neighbor's",
             Self::AsPathTooLong => "AS_PATH too long",
             Self::Unconfirmed => "origin not confirmed",
+            Self::OriginFailed => "stale, and its origin has failed or withdrawn it",
         }
     }
 }
@@ -121,7 +126,7 @@ mod tests {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/symptoms.md");
         let page = std::fs::read_to_string(page).expect("the page is there");
         let reasons: Vec<_> = (1..=u8::MAX).map_while(Ineligible::from_code).collect();
-        assert!(reasons.contains(&Ineligible::Unconfirmed));
+        assert!(reasons.contains(&Ineligible::OriginFailed));
         for reason in reasons {
             assert!(page.contains(&format!("`{reason}")), "{reason}");
         }

@@ -23,6 +23,8 @@ use crate::decide::Decider;
 use crate::depend::{self, Dependence};
 use crate::explain::{self, RouteView};
 use crate::export::{Change, Cursor, ExportSink, Exporter, GroupId, SentPath, View};
+use crate::limits::TRUSTED_PER_MESSAGE;
+use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::{InterfaceName, PrefixRange};
 use crate::prefixes::Prefixes;
@@ -55,6 +57,8 @@ pub(crate) trait Tables: Debug + Send {
     );
     /// Removes a locally originated route.
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
+    /// Ends the doubts about paths of a peer that is present, as many as one message may.
+    fn trust(&mut self, peer: PeerId);
     /// Marks all paths of a peer in one step; removed ones are swept in steps.
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
     /// Evaluates the paths of one prefix again, or requests it for those of a longer range.
@@ -228,6 +232,23 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         }
     }
 
+    fn trust(&mut self, peer: PeerId) {
+        for _ in 0..TRUSTED_PER_MESSAGE {
+            let Some(at) = self.received.take_doubted(peer) else {
+                return;
+            };
+            let received = &self.received;
+            // A stale path has an announcement to wait for.
+            let is_trusted = |path: &&mut Path| {
+                path.peer() == peer && received.of(peer).is_none_or(|marks| !marks.is_stale(path))
+            };
+            if self.prefixes.used(at).is_some() {
+                let paths = self.prefixes.slot_mut(at).paths_mut().iter_mut();
+                paths.filter(is_trusted).for_each(|path| path.doubt(false));
+            }
+        }
+    }
+
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {
         let Some(marks) = self.received.of(peer) else {
             return;
@@ -237,6 +258,10 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         }
         if self.received.mark(peer, how, self.sweep.met_by()) {
             self.sweep.request();
+        }
+        let has_refuted = self.received.has_doubted(peer) || !shared.failed_origins.is_empty();
+        if has_refuted && matches!(how, Mark::Restart { .. }) {
+            self.sweep.decide_all();
         }
     }
 

@@ -70,6 +70,9 @@ pub const PATH_STEP_PREFIXES: u32 = 32;
 /// [`crate::SendPaths::All`] costs less.
 pub const BEST_PATHS_MAX: u8 = 64;
 
+/// Prefixes of which one message of a peer ends the doubts about the peer's paths; the next message continues.
+pub const TRUSTED_PER_MESSAGE: usize = 4096;
+
 /// Rejected paths that are recorded for a watcher that has not taken them yet; the oldest ones are
 /// dropped first.
 pub const REJECTED_PATHS_MAX: usize = 4096;

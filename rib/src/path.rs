@@ -24,6 +24,8 @@ const _: () = assert!(size_of::<Path>() == 16);
 const MULTIPATH: u16 = 1 << 8;
 /// The accepted attributes have changed since the last decision.
 const CHANGED: u16 = 1 << 9;
+/// Another peer has withdrawn the route of the same origin, and the peer of this path has sent nothing since.
+const DOUBTED: u16 = 1 << 10;
 const REASON_SHIFT: u16 = 12;
 
 impl Path {
@@ -124,6 +126,19 @@ impl Path {
         self.flags = self.flags & !MULTIPATH | old.flags & MULTIPATH;
         if !changed {
             self.flags = self.flags & !CHANGED | old.flags & CHANGED;
+        }
+    }
+
+    /// Returns whether another peer has withdrawn the route of its origin, and its own peer has sent nothing
+    /// since.
+    pub(crate) const fn is_doubted(&self) -> bool {
+        self.flags & DOUBTED != 0
+    }
+
+    pub(crate) const fn doubt(&mut self, is_doubted: bool) {
+        self.flags &= !DOUBTED;
+        if is_doubted {
+            self.flags |= DOUBTED;
         }
     }
 

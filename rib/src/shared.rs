@@ -1,10 +1,11 @@
 //! State shared by the tables of all families.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bgp_proto::{Attributes, Family};
+use bgp_proto::{Attributes, Family, RouterId};
 
 use crate::attributes::AttrId;
 use crate::config::RibConfig;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) rejected: Rejected,
     /// Validation of the origin of received paths, while it is enabled.
     pub(crate) origin_check: Option<Arc<dyn OriginCheck>>,
+    /// The origins of routes that have failed.
+    pub(crate) failed_origins: BTreeSet<RouterId>,
     /// The route targets that each peer wants.
     pub(crate) memberships: Memberships,
 }
@@ -55,6 +58,7 @@ impl Shared {
             recorder: None,
             rejected: Rejected::default(),
             origin_check: None,
+            failed_origins: BTreeSet::new(),
             memberships: Memberships::default(),
         }
     }
@@ -120,10 +124,40 @@ impl Shared {
         }
     }
 
+    /// Returns the speaker inside the AS that originates a path of an internal peer: the peer itself, or the
+    /// originator of a reflected route (RFC 4456 §8).
+    pub(crate) fn origin(&self, path: &Path) -> Option<RouterId> {
+        let info = self.peer(path.peer())?;
+        let originator = self.interner.ranks(path.received()).originator;
+        info.role.is_internal().then_some(match originator {
+            0 => info.id,
+            _ => originator.into(),
+        })
+    }
+
+    /// Returns whether a path that its peer cannot withdraw now is known to be wrong.
+    pub(crate) fn is_refuted(&self, path: &Path, marks: &Marks) -> bool {
+        let has_failed = || {
+            let origin = self.origin(path);
+            origin.is_some_and(|origin| self.failed_origins.contains(&origin))
+        };
+        marks.is_stale(path)
+            && (path.is_doubted() || !self.failed_origins.is_empty() && has_failed())
+    }
+
+    /// Returns whether a path is present for decisions.
+    #[inline]
+    fn is_held(&self, path: &Path, marks: Option<&Marks>) -> bool {
+        marks.is_none_or(|marks| !marks.is_dead(path) && !self.is_refuted(path, marks))
+    }
+
     /// Returns why a path cannot be used now.
     pub(crate) fn ineligible(&self, path: &Path, marks: Option<&Marks>) -> Option<Ineligible> {
         if marks.is_some_and(|marks| marks.is_dead(path)) {
             return Some(Ineligible::PeerDown);
+        }
+        if !self.is_held(path, marks) {
+            return Some(Ineligible::OriginFailed);
         }
         let Some(accepted) = path.accepted() else {
             return Some(Ineligible::Policy);
@@ -144,8 +178,7 @@ impl Shared {
             return false;
         };
         let next_hop = self.interner.ranks(accepted).next_hop;
-        let is_held = marks.is_none_or(|marks| !marks.is_dead(path));
-        is_held && !path.has_reason() && self.next_hops.cost(next_hop).is_some()
+        self.is_held(path, marks) && !path.has_reason() && self.next_hops.cost(next_hop).is_some()
     }
 
     /// Returns the inputs of the decision process for a path.
@@ -166,7 +199,7 @@ impl Shared {
             ),
         };
         Candidate {
-            eligible: is_usable && marks.is_none_or(|marks| !marks.is_dead(path)),
+            eligible: is_usable && self.is_held(path, marks),
             long_lived_stale: ranks.well_known.is_llgr_stale(),
             local: path.peer() == PeerId::LOCAL,
             local_pref: ranks.local_pref,

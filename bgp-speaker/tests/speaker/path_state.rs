@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
-use bgp_proto::{GracefulRestart, Notification};
+use bgp_proto::{AttrCode, GracefulRestart, Notification};
 use bgp_speaker::limits::{FAILED_PEER_KEPT, PATH_DAMPING, PATH_DIAL_INTERVAL};
 use bgp_speaker::{
     Bfd, BfdGraceful, Event, Input, Output, PathConsequence, PathState, PeerConfig, RangeConfig,
@@ -66,6 +66,12 @@ fn announce_own(wire: &mut Wire, peer: PeerId) {
     assert_eq!(wire.prefixes(), [OWN]);
 }
 
+/// Returns a route of a host as a reflector sends it (RFC 4456 §8).
+fn reflected(host: usize) -> Update {
+    let host = address(host);
+    Update::via(host).with(0x80, AttrCode::OriginatorId, &host.octets())
+}
+
 /// Reports the next hops as reachable, as the kernel's routes would.
 fn resolve(wire: &mut Wire) {
     let now = wire.now();
@@ -78,10 +84,9 @@ fn resolve(wire: &mut Wire) {
 }
 
 fn announce(wire: &mut Wire, peer: PeerId) {
-    for (via, net) in [(2, OWN), (9, OF_ANOTHER)] {
-        let net: bgp_proto::Ipv4Prefix = net.parse().expect("a prefix");
-        wire.send(peer, Update::via(address(via)).announcing(net));
-    }
+    let net = |net: &str| -> bgp_proto::Ipv4Prefix { net.parse().expect("a prefix") };
+    wire.send(peer, Update::via(address(2)).announcing(net(OWN)));
+    wire.send(peer, reflected(9).announcing(net(OF_ANOTHER)));
     resolve(wire);
     assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
 }
@@ -313,7 +318,111 @@ fn failed_path_of_a_reflector_excludes_no_routes_of_others() {
     let (mut wire, peer) = up(Role::Internal, IGNORE, |_| {});
     wire.lose(peer);
     assert_eq!(fail(&mut wire, peer, true), PathConsequence::StaleRetained);
-    assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
+    // The neighbor originates the other one.
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+}
+
+/// Returns a speaker with two reflectors, 10.0.0.2 and 10.0.0.3, which have sent the same route of 10.0.0.9.
+fn with_two_reflectors() -> (Wire, PeerId, PeerId) {
+    let mut other = neighbor(1, 3, Role::Internal);
+    other.session.passive = true;
+    other.session.graceful_restart = Some(GracefulRestartConfig::default());
+    let config = config(Role::Internal, |_| {}).with_peer(other);
+    let mut wire = Wire::new(forwards(config));
+    let peers = [2, 3].map(|number| wire.connect(number, &graceful_open(number, IGNORE)));
+    for peer in peers {
+        wire.send(peer, reflected(9).announcing(of_another()));
+    }
+    resolve(&mut wire);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+    let [one, other] = peers;
+    (wire, one, other)
+}
+
+fn of_another() -> bgp_proto::Ipv4Prefix {
+    OF_ANOTHER.parse().expect("a prefix")
+}
+
+// Promise (BGP): A stale route is not used once another neighbor has withdrawn the route of the same origin.
+#[test]
+fn stale_route_that_another_reflector_withdraws_is_not_used() {
+    let withdrawal = || Update::default().withdrawing(of_another());
+    let (mut wire, one, other) = with_two_reflectors();
+    wire.lose(one);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+    wire.send(other, withdrawal());
+    wire.settle();
+    assert!(wire.prefixes().is_empty());
+    wire.send(other, reflected(9).announcing(of_another()));
+    wire.settle();
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+
+    // The withdrawal arrives before the session ends.
+    let (mut wire, one, other) = with_two_reflectors();
+    wire.send(other, withdrawal());
+    wire.settle();
+    assert_eq!(wire.prefixes(), [OF_ANOTHER], "the other one still has it");
+    wire.lose(one);
+    assert!(wire.prefixes().is_empty());
+    let one = wire.connect(2, &graceful_open(2, IGNORE));
+    wire.send(one, reflected(9).announcing(of_another()));
+    wire.settle();
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+}
+
+#[test]
+fn reflector_that_sends_messages_after_a_withdrawal_is_trusted() {
+    let (mut wire, one, other) = with_two_reflectors();
+    wire.send(other, Update::default().withdrawing(of_another()));
+    // It restarts long after the withdrawal, which concerned the path of the other reflector.
+    wire.pass(40, &[one, other]);
+    wire.lose(one);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+    // In its next session, only an announcement ends the doubt.
+    wire.send(other, reflected(9).announcing(of_another()));
+    wire.send(other, Update::default().withdrawing(of_another()));
+    assert!(wire.prefixes().is_empty());
+    let one = wire.connect(2, &graceful_open(2, IGNORE));
+    wire.pass(40, &[one, other]);
+    assert!(wire.prefixes().is_empty());
+    wire.send(one, reflected(9).announcing(of_another()));
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+}
+
+#[test]
+fn lost_reflectors_leave_routes_that_no_one_withdraws() {
+    let (mut wire, one, other) = with_two_reflectors();
+    fail(&mut wire, one, true);
+    fail(&mut wire, other, true);
+    assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+}
+
+/// A host and a reflector lose power together: the other reflector does not retain the routes of the host that
+/// the failed one has reflected.
+#[test]
+fn stale_route_of_a_failed_host_is_not_reflected() {
+    let mut other = neighbor(1, 3, Role::Internal);
+    other.session.passive = true;
+    other.session.graceful_restart = Some(GracefulRestartConfig::default());
+    for is_host_first in [true, false] {
+        let config = config(Role::Client, |_| {}).with_peer(other.clone());
+        let mut wire = Wire::new(config);
+        let host = wire.connect(2, &graceful_open(2, IGNORE));
+        let reflector = wire.connect(3, &graceful_open(3, IGNORE));
+        let own: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
+        wire.send(host, Update::via(address(2)).announcing(own));
+        wire.send(reflector, reflected(2).announcing(own));
+        wire.send(reflector, reflected(9).announcing(of_another()));
+        wire.settle();
+        let mut order = [host, reflector];
+        if !is_host_first {
+            order.reverse();
+        }
+        for peer in order {
+            fail(&mut wire, peer, true);
+        }
+        assert_eq!(wire.prefixes(), [OF_ANOTHER]);
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use core::cell::LazyCell;
 
-use bgp_proto::{AttrCodes, Attributes, Community, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy};
+use bgp_proto::{
+    AttrCodes, Attributes, Community, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy, RouterId,
+};
 use smallvec::SmallVec;
 
 use super::{FamilyTable, eligible};
@@ -352,7 +354,7 @@ impl<K: Key> FamilyTable<K> {
         } else {
             import
         };
-        let path = Path::new(
+        let mut path = Path::new(
             peer,
             old.path_id(),
             old.epoch(),
@@ -360,6 +362,7 @@ impl<K: Key> FamilyTable<K> {
             evaluated.accepted,
             evaluated.reason,
         );
+        path.doubt(old.is_doubted());
         let is_rejected = evaluated.accepted.is_none() && old.accepted().is_some();
         let is_changed = evaluated.accepted != old.accepted();
         self.replace_path(shared, at, index, path, how == Reevaluate::All);
@@ -408,6 +411,7 @@ impl<K: Key> FamilyTable<K> {
             import.accepted,
             import.reason,
         );
+        self.confirm(shared, at, &path);
         let beside = (self.prefixes).keep_beside(at, &path, net, import.interface);
         let paths = self.prefixes.paths(at);
         let refused = match paths.iter().position(|path| path.is_from(peer, path_id)) {
@@ -458,8 +462,9 @@ impl<K: Key> FamilyTable<K> {
         let place = &mut slot.paths_mut()[index];
         let old = *place;
         let marks = self.received.of(path.peer());
-        let revived = marks.is_some_and(|marks| marks.is_dead(&old));
-        // A removed path from before the session counts as absent: the new one is published.
+        // A removed or refuted path from before the session counts as absent: the new one is published.
+        let revived =
+            marks.is_some_and(|marks| marks.is_dead(&old) || shared.is_refuted(&old, marks));
         let changed = beside_changed || revived || !old.has_outcome_of(&path);
         if !changed && old.received() == path.received() {
             place.set_epoch(path.epoch());
@@ -483,8 +488,65 @@ impl<K: Key> FamilyTable<K> {
             return;
         };
         let mut paths = slot.paths().iter();
-        if let Some(index) = paths.position(|path| path.is_from(peer, path_id)) {
-            self.remove_path(shared, at, index);
+        let Some(index) = paths.position(|path| path.is_from(peer, path_id)) else {
+            return;
+        };
+        let path = slot.paths()[index];
+        let is_dead = self.received.is_dead(&path);
+        let origin = shared.origin(&path).filter(|_| !is_dead);
+        self.remove_path(shared, at, index);
+        if let Some(origin) = origin {
+            self.doubt(shared, at, peer, origin);
+        }
+    }
+
+    /// Handles that a peer has withdrawn a path of an origin. If it was the last one, paths of this origin from
+    /// other peers are not used if they are stale, or become it before their peers have sent another message: a
+    /// peer that is present is right about the origin.
+    fn doubt(&mut self, shared: &Shared, at: u32, peer: PeerId, origin: RouterId) {
+        let Some(slot) = self.prefixes.used(at) else {
+            return;
+        };
+        let is_of =
+            |path: &Path| shared.origin(path) == Some(origin) && !self.received.is_dead(path);
+        let paths = slot.paths().iter().enumerate();
+        let of_origin: SmallVec<[usize; 4]> = paths
+            .filter(|(_, path)| is_of(path))
+            .map(|(index, _)| index)
+            .collect();
+        let is_last = |index: &usize| slot.paths()[*index].peer() != peer;
+        if !of_origin.iter().all(is_last) {
+            return;
+        }
+        let mut has_stale = false;
+        for index in of_origin {
+            let path = &mut self.prefixes.slot_mut(at).paths_mut()[index];
+            path.doubt(true);
+            let of = path.peer();
+            has_stale |= (self.received.of(of)).is_some_and(|marks| marks.is_stale(path));
+            self.received.doubt(of, at);
+        }
+        if has_stale {
+            self.decider.enqueue(self.prefixes.slot_mut(at), at);
+        }
+    }
+
+    /// Handles an announced path: paths of its origin are not doubted any more.
+    fn confirm(&mut self, shared: &Shared, at: u32, path: &Path) {
+        if !self.prefixes.paths(at).iter().any(Path::is_doubted) {
+            return;
+        }
+        let origin = shared.origin(path);
+        let mut has_stale = false;
+        for path in self.prefixes.slot_mut(at).paths_mut() {
+            if path.is_doubted() && shared.origin(path) == origin {
+                path.doubt(false);
+                let marks = self.received.of(path.peer());
+                has_stale |= marks.is_some_and(|marks| marks.is_stale(path));
+            }
+        }
+        if has_stale {
+            self.decider.enqueue(self.prefixes.slot_mut(at), at);
         }
     }
 

@@ -39,6 +39,7 @@ impl Reevaluated {
 struct Requested {
     ranges: BTreeSet<PrefixRange>,
     all: bool,
+    decides_all: bool,
 }
 
 impl Requested {
@@ -54,12 +55,18 @@ impl Requested {
         self.all = true;
     }
 
-    fn take(&mut self) -> Reevaluated {
-        let Self { ranges, all } = core::mem::take(self);
-        match all {
+    /// Returns the prefixes to evaluate again, and whether all are decided again.
+    fn take(&mut self) -> (Reevaluated, bool) {
+        let Self {
+            ranges,
+            all,
+            decides_all,
+        } = core::mem::take(self);
+        let reevaluated = match all {
             true => Reevaluated::All,
             false => Reevaluated::In(ranges.into_iter().collect()),
-        }
+        };
+        (reevaluated, decides_all)
     }
 }
 
@@ -79,6 +86,8 @@ pub(crate) struct Sweep {
     done_clock: u64,
     /// The prefixes evaluated again in this round.
     reevaluated: Reevaluated,
+    /// Whether all prefixes are decided again in this round.
+    decides_all: bool,
     /// The prefixes evaluated again in the next round.
     requested: Requested,
 }
@@ -114,6 +123,12 @@ impl Sweep {
         self.request();
     }
 
+    /// Requests another decision about all prefixes.
+    pub(crate) fn decide_all(&mut self) {
+        self.requested.decides_all = true;
+        self.request();
+    }
+
     /// Requests another evaluation of all paths.
     pub(super) fn reevaluate_all(&mut self) {
         self.requested.add_all();
@@ -123,7 +138,7 @@ impl Sweep {
     /// Returns the next slot of the pass; `None` at the end of a round.
     fn next(&mut self, table_len: u32) -> Option<u32> {
         if self.at == 0 {
-            self.reevaluated = self.requested.take();
+            (self.reevaluated, self.decides_all) = self.requested.take();
             self.round_clock = self.clock;
         }
         let at = self.at;
@@ -176,6 +191,9 @@ impl<K: Key> FamilyTable<K> {
             if moved {
                 self.decider.enqueue(self.prefixes.slot_mut(at), at);
             }
+        }
+        if self.sweep.decides_all && !self.prefixes.slot(at).is_queued() {
+            self.decider.enqueue(self.prefixes.slot_mut(at), at);
         }
         let is_in_range = (self.sweep.reevaluated).contains(self.prefixes.slot(at).key());
         self.sweep_paths(shared, at, is_in_range.then_some(Reevaluate::Changed))

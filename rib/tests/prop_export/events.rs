@@ -84,6 +84,15 @@ pub enum Event {
         next_hop: u8,
         cost: Option<u32>,
     },
+    /// The origin of routes, identified as a peer, has failed or no longer has.
+    FailOrigin {
+        peer: u16,
+        has_failed: bool,
+    },
+    /// The peer sends a message without routes.
+    Message {
+        peer: u16,
+    },
     Decide {
         budget: u32,
     },
@@ -176,6 +185,9 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => peer().prop_map(|peer| Event::EndRefresh { peer }),
         2 => (0..NEXT_HOPS, prop::option::of(1..3u32))
             .prop_map(|(next_hop, cost)| Event::Resolve { next_hop, cost }),
+        2 => (peer(), any::<bool>())
+            .prop_map(|(peer, has_failed)| Event::FailOrigin { peer, has_failed }),
+        2 => peer().prop_map(|peer| Event::Message { peer }),
         6 => budget().prop_map(|budget| Event::Decide { budget }),
         8 => (0..6usize, budget()).prop_map(|(group, budget)| Event::Export { group, budget }),
         8 => (peer(), budget()).prop_map(|(peer, budget)| Event::Private { peer, budget }),

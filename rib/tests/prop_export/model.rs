@@ -1,6 +1,6 @@
 //! A naive speaker: all paths in one map, everything computed on demand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::attr::{FLAG_PARTIAL, SegmentKind};
@@ -30,6 +30,8 @@ pub struct ModelPath {
     pub received: Attributes,
     pub octets: Vec<u8>,
     pub stale: bool,
+    /// Another peer has withdrawn the routes of its origin.
+    pub doubted: bool,
     pub awaits_refresh: bool,
     pub interface: Option<InterfaceName>,
 }
@@ -47,6 +49,8 @@ pub struct Model {
     /// By prefix, peer and path identifier.
     pub paths: BTreeMap<(u8, PeerId, u32), ModelPath>,
     pub costs: BTreeMap<IpAddr, Option<u32>>,
+    /// The origins that have failed.
+    pub failed: BTreeSet<RouterId>,
 }
 
 /// A path that takes part in the decision.
@@ -73,6 +77,10 @@ impl Model {
                 .ok_or(Ineligible::NextHopUnresolved)?;
             return Ok(attributes);
         };
+        let origin = self.origin(peer, path);
+        if path.stale && (path.doubted || origin.is_some_and(|one| self.failed.contains(&one))) {
+            return Err(Ineligible::OriginFailed);
+        }
         if info.role == Role::External {
             attributes.local_pref = None;
             if !domain_of(peer.0).contains(AttrCode::TunnelEncapsulation) {
@@ -152,6 +160,45 @@ impl Model {
         self.cost(&attributes)
             .ok_or(Ineligible::NextHopUnresolved)?;
         Ok(attributes)
+    }
+
+    /// Returns the speaker inside the AS that originates a path.
+    pub fn origin(&self, peer: PeerId, path: &ModelPath) -> Option<RouterId> {
+        let info = self.peers.get(&peer)?;
+        let is_internal = matches!(info.role, Role::Internal | Role::Client);
+        is_internal.then(|| path.received.originator_id.unwrap_or(info.id))
+    }
+
+    /// Handles an announced or withdrawn path of an origin: the paths of other peers, or of all, are doubted
+    /// or not.
+    pub fn doubt(&mut self, net: u8, origin: Option<RouterId>, is_doubted: bool) {
+        let Some(origin) = origin else { return };
+        let range = (net, PeerId(0), 0)..=(net, PeerId(u16::MAX), u32::MAX);
+        let keys: Vec<_> = self
+            .paths
+            .range(range)
+            .filter(|((_, peer, _), path)| self.origin(*peer, path) == Some(origin))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            self.paths.get_mut(&key).expect("it is there").doubted = is_doubted;
+        }
+    }
+
+    /// Handles the withdrawal of a path.
+    pub fn withdraw(&mut self, key: (u8, PeerId, u32)) {
+        let (net, peer, _) = key;
+        let Some(path) = self.paths.remove(&key) else {
+            return;
+        };
+        let origin = self.origin(peer, &path);
+        let mut others = self.paths.iter();
+        let has_more = others.any(|((of, from, _), path)| {
+            (*of, *from) == (net, peer) && self.origin(peer, path) == origin
+        });
+        if !has_more {
+            self.doubt(net, origin, true);
+        }
     }
 
     fn cost(&self, attributes: &Attributes) -> Option<u32> {

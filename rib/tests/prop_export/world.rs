@@ -151,6 +151,7 @@ impl World {
             always_compare_med: setup.always_compare_med,
             peers: BTreeMap::new(),
             doubts: Doubts::default(),
+            failed: BTreeSet::new(),
             paths: BTreeMap::new(),
             costs: (0..3)
                 .map(|at| {
@@ -264,6 +265,18 @@ impl World {
                         .resolve(address, cost.map_or(Reach::Unreachable, Reach::Cost));
                 }
             }
+            Event::FailOrigin { peer, has_failed } => {
+                let origin = info_of(*peer, false, &self.setup.import).id;
+                self.rib.fail_origin(origin, *has_failed);
+                match has_failed {
+                    true => self.model.failed.insert(origin),
+                    false => self.model.failed.remove(&origin),
+                };
+            }
+            Event::Message { peer } => {
+                self.rib.message_received(PeerId(*peer));
+                self.each_path(*peer, |path| path.doubted &= path.stale);
+            }
             Event::Decide { budget } => {
                 self.answer_tracks();
                 let _ = self.rib.decide(Budget(*budget));
@@ -358,14 +371,15 @@ impl World {
                         received: received.clone(),
                         octets: octets_of(family, net, variant.label),
                         stale: false,
+                        doubted: false,
                         awaits_refresh: false,
                         interface: None,
                     };
+                    let origin = self.model.origin(id, &path);
+                    self.model.doubt(net, origin, false);
                     self.model.paths.insert(key, path);
                 }
-                None => {
-                    self.model.paths.remove(&key);
-                }
+                None => self.model.withdraw(key),
             }
         }
     }
@@ -396,7 +410,7 @@ impl World {
         writer.finish();
         self.send(peer, &message);
         for &net in nets {
-            self.model.paths.remove(&(net, id, path_id));
+            self.model.withdraw((net, id, path_id));
         }
     }
 
@@ -418,6 +432,7 @@ impl World {
                     received: attributes,
                     octets,
                     stale: false,
+                    doubted: false,
                     awaits_refresh: false,
                     interface,
                 };
