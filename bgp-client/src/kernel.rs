@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bgp_daemon::{Config, Criterion, Driver, DriverError, Open, Parent, Round};
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::bgp_speaker::Event as SessionEvent;
 use bgp_io::rib::Progress;
 use bgp_io::{Clock, Event, Speaker};
 use calico_bgp::Duties;
@@ -102,16 +101,7 @@ impl Driver<KernelConfig> for Kernel {
 
     fn observe(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
         match event {
-            Event::Speaker(event) => {
-                if let SessionEvent::PathFailed {
-                    peer, consequence, ..
-                } = event
-                    && let Some(config) = speaker.peer_config(*peer)
-                {
-                    self.node.path_failed(now, config.remote, *consequence);
-                }
-                self.node.session(event);
-            }
+            Event::Speaker(event) => self.node.session(now, speaker, event),
             Event::Track(track) => self.node.track(*track),
             _ => {}
         }

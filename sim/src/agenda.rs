@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bgp_speaker::rib::PeerId;
 
+use crate::bfd::Packet;
 use crate::chance::Chance;
 use crate::scenario::Act;
 use crate::store::{Answer, Question};
@@ -15,6 +16,8 @@ pub enum Daemon {
     Bgp,
     /// The agent of a node.
     Felix,
+    /// The process of BFD.
+    Bfd,
 }
 
 /// A machine by its index: nodes first, then reflectors.
@@ -47,6 +50,8 @@ pub(crate) enum Event {
     Answer(Answer),
     /// A watch may have new events.
     Watch { at: At, feed: usize, token: u64 },
+    /// A packet of BFD arrives.
+    Packet(Packet),
     /// The scenario acts.
     Act(Act),
 }

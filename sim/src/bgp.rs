@@ -18,9 +18,11 @@ use fib_sync::memory::Attachment;
 use kernel_events::route_event;
 
 use crate::agenda::{At, Daemon, Event};
+use crate::bfd::Monitor;
 use crate::limits::TURN_ROUNDS;
 use crate::machine::poll_kernel;
 use crate::origins::Origins;
+use crate::paths::Paths;
 use crate::plants::{EventPlant, RouteEventPlant};
 use crate::reported::Reported;
 use crate::reported_routes::ReportedRoutes;
@@ -43,6 +45,8 @@ pub(crate) struct Bgp {
     pub(crate) kernel: Option<Glue>,
     /// The validation of origins; `None` without the mode `enforce`.
     pub(crate) origins: Option<Origins>,
+    /// The paths to its neighbors; `None` without BFD.
+    pub(crate) paths: Option<Paths>,
     /// Incomplete messages.
     pub(crate) partials: BTreeMap<(PeerId, Conn), BytesMut>,
     /// Connections without room for writes.
@@ -74,9 +78,10 @@ pub(crate) struct Glue {
 
 impl Bgp {
     /// Performs the pending work, as the daemon does after each wakeup.
-    pub(crate) fn turn(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn turn(&mut self, cx: &mut Cx<'_>, monitor: &mut Monitor) {
         self.read_kernel(cx);
-        let mut worked = self.drain(cx);
+        let mut worked = self.monitor(cx, monitor);
+        worked |= self.drain(cx);
         if let Some(origins) = &mut self.origins
             && origins.turn(cx, &mut self.speaker)
         {
@@ -101,6 +106,22 @@ impl Bgp {
         cx.wake(self.at, Daemon::Bgp);
     }
 
+    /// Exchanges requests and states with the process of BFD. Returns whether the state of a path has changed.
+    fn monitor(&mut self, cx: &mut Cx<'_>, monitor: &mut Monitor) -> bool {
+        let Some(paths) = &mut self.paths else {
+            return false;
+        };
+        let passed = paths.turn(cx, &self.speaker, monitor);
+        if paths.has_requested() {
+            cx.wake(self.at, Daemon::Bfd);
+        }
+        let has_changed = !passed.is_empty();
+        for (peer, path) in passed {
+            self.handle(cx, Input::Path(peer, path));
+        }
+        has_changed
+    }
+
     /// Returns when the next turn is due without an event.
     pub(crate) fn timeout(&self, now: u64) -> Option<u64> {
         let origins = self.origins.as_ref();
@@ -114,6 +135,7 @@ impl Bgp {
             kernel.map(|at| at.0),
             listens,
             origins,
+            self.paths.as_ref().and_then(Paths::timeout),
         ];
         all.into_iter().flatten().min()
     }
@@ -332,6 +354,9 @@ impl Bgp {
             SpeakerEvent::Malformed { name, fault, .. } => {
                 Some(format!("malformed from {name}: {fault:?}"))
             }
+            SpeakerEvent::PathFailed {
+                name, consequence, ..
+            } => Some(format!("path to {name} has failed: {consequence}")),
             _ => None,
         };
         if let Some(line) = line {
@@ -339,12 +364,17 @@ impl Bgp {
         }
         let age = self.age(cx.now);
         self.end_of_ribs.observe(age, &self.speaker, event);
+        if let (Some(paths), SpeakerEvent::Up { .. } | SpeakerEvent::Down { .. }) =
+            (&mut self.paths, event)
+        {
+            paths.hasten(cx.now);
+        }
         let is_reported = self.event_plant.is_none_or(|keeps| keeps(event));
         if let (true, Some(emitted)) = (is_reported, report::event(&self.speaker, event)) {
             self.reported.read(&emitted);
         }
         if let Some(glue) = &mut self.kernel {
-            glue.node.session(event);
+            glue.node.session(Instant(cx.now), &self.speaker, event);
         }
     }
 

@@ -14,6 +14,7 @@
 //! * [`oracle`]: the definitions of correctness, one file each.
 
 mod agenda;
+mod bfd;
 mod bgp;
 mod chance;
 pub mod demo;
@@ -29,6 +30,7 @@ mod net;
 mod options;
 pub mod oracle;
 mod origins;
+mod paths;
 mod plants;
 mod policies;
 mod reported;
@@ -50,8 +52,8 @@ pub use log::Violation;
 pub use net::{Net, Weather};
 pub use options::Options;
 pub use plants::{
-    Comparison, EventPlant, FibWrap, Plants, RouteEventPlant, RulesPlant, SpeakerPlant,
-    UpdatePlant, WireTap,
+    Comparison, ConfigPlant, EventPlant, FibWrap, PathPlant, Plants, RouteEventPlant, RulesPlant,
+    SpeakerPlant, UpdatePlant, WireTap,
 };
-pub use scenario::{Failure, Handovers, Outcome, converge, handovers, run};
+pub use scenario::{Failure, Handovers, Outcome, Trouble, converge, handovers, run, troubled};
 pub use world::{SetupError, World};

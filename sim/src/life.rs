@@ -17,6 +17,7 @@ use crate::bgp::{Bgp, Glue};
 use crate::felix::Felix;
 use crate::machine::boot;
 use crate::origins::Origins;
+use crate::paths::Paths;
 use crate::reported::Reported;
 use crate::reported_routes::ReportedRoutes;
 use crate::split::Split;
@@ -46,8 +47,9 @@ impl World {
     /// Starts every daemon, reflectors first.
     pub fn start_all(&mut self) {
         for at in (0..self.machines.len()).rev() {
-            self.start(at, Daemon::Bgp);
-            self.start(at, Daemon::Felix);
+            for daemon in [Daemon::Bfd, Daemon::Bgp, Daemon::Felix] {
+                self.start(at, daemon);
+            }
         }
     }
 
@@ -64,6 +66,7 @@ impl World {
         let started = match daemon {
             Daemon::Bgp => self.start_bgp(at),
             Daemon::Felix => self.start_felix(at),
+            Daemon::Bfd => self.start_bfd(at),
         };
         if started == Some(true) {
             self.trace(at, &format!("{daemon:?} starts"));
@@ -117,6 +120,7 @@ impl World {
             speaker,
             kernel,
             origins,
+            paths: self.options.bfd.map(|_| Paths::new(self.path_plant)),
             partials: BTreeMap::new(),
             blocked: BTreeSet::new(),
             deaf_until: 0,
@@ -127,6 +131,23 @@ impl World {
             event_plant: self.event_plant,
             route_event_plant: self.route_event_plant,
         });
+        Some(true)
+    }
+
+    fn start_bfd(&mut self, at: At) -> Option<bool> {
+        self.options.bfd?;
+        let seed = self.chance.next();
+        let machine = self.machines.get_mut(at)?;
+        if machine.bfd.slot.run.is_some() {
+            return Some(false);
+        }
+        let address = machine.address(false);
+        machine.bfd.start(self.now, at, address, seed);
+        if self.bfd_ends_with_client {
+            machine.bfd.end_with_client();
+        }
+        // The BGP daemon connects.
+        self.wake(at, Daemon::Bgp);
         Some(true)
     }
 
@@ -186,11 +207,32 @@ impl World {
                 if matches!(how, End::Leaves | End::Restarts) {
                     bgp.leave(&mut cx, how == End::Restarts);
                 }
+                machine.bfd.client_ended(cx.now, how == End::Leaves);
+                cx.wake(at, Daemon::Bfd);
                 let (net, mut sky) = cx.sky();
                 net.crash(&mut sky, at, how == End::Silent);
+                let wakes = std::mem::take(&mut cx.wakes);
                 if bgp.origins.is_some() {
                     self.store.forget(at);
                 }
+                for (at, daemon) in wakes {
+                    self.wake(at, daemon);
+                }
+            }
+            Daemon::Bfd => {
+                let mut cx = cx!(self);
+                match how {
+                    End::Killed | End::Restarts if !self.bfd_forgets => {
+                        drop(machine.bfd.slot.kill());
+                    }
+                    End::Killed | End::Restarts | End::Silent => {
+                        drop(machine.bfd.slot.kill());
+                        machine.bfd.forget();
+                    }
+                    End::Leaves => machine.bfd.leave(&mut cx),
+                }
+                // The BGP daemon notices that its connection is closed.
+                self.wake(at, Daemon::Bgp);
             }
         }
         self.trace(at, &format!("{daemon:?} ends: {how:?}"));
@@ -205,6 +247,10 @@ impl World {
         let (due, stalled) = match daemon {
             Daemon::Bgp => (&mut machine.bgp.due, &mut machine.bgp.stalled_until),
             Daemon::Felix => (&mut machine.felix.due, &mut machine.felix.stalled_until),
+            Daemon::Bfd => {
+                let slot = &mut machine.bfd.slot;
+                (&mut slot.due, &mut slot.stalled_until)
+            }
         };
         *due = None;
         *stalled = until;

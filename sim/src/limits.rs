@@ -70,5 +70,27 @@ pub const TURN_GAP: Duration = Duration::from_millis(1);
 /// Events after which a run is aborted: some events repeat forever.
 pub const EVENTS_MAX: u64 = 20_000_000;
 
+/// Packets of BFD that a socket stores.
+pub const INBOX_MAX: usize = 4096;
+
+/// Longest pause before a BGP daemon connects to the process of BFD again.
+pub const RECONNECT_MAX: Duration = Duration::from_millis(50);
+
+/// How long a route to a dead host may stay in a kernel beyond the detection time: the messages between
+/// two processes and three machines, and the turns of their daemons.
+pub const REMOVED: Duration = Duration::from_millis(250);
+
+/// How long a process of BFD is away that is killed with kept state.
+pub const BFD_AWAY: Duration = Duration::from_millis(50);
+
+/// How long sessions of BFD may take to be up, in calm.
+pub const MONITORED: Duration = Duration::from_secs(60);
+
+/// How long the consequences of one trouble are observed: less than the restart time.
+pub const OBSERVED: Duration = Duration::from_secs(100);
+
+/// How long messages may be on their way once all sessions are up again.
+pub const RECOVERED: Duration = Duration::from_secs(5);
+
 /// Contradictions among the events of one daemon that a violation reports.
 pub const WRONG_EVENTS: usize = 8;

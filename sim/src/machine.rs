@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bgp_config::Source;
-use bgp_speaker::SpeakerConfig;
 use bgp_speaker::rib::Role;
+use bgp_speaker::{Bfd, SpeakerConfig};
 use cambric_bgp_client::{KernelConfig, NexthopUse};
 use cambric_felix::agent::AgentConfig;
 use fib_sync::memory::Kernel;
@@ -18,6 +18,7 @@ use ipnet::IpNet;
 use netns_lab::fabric::{MachinePlan, Plan, config};
 
 use crate::agenda::Daemon;
+use crate::bfd::Monitor;
 use crate::bgp::Bgp;
 use crate::chance::Chance;
 use crate::felix::Felix;
@@ -40,6 +41,7 @@ pub(crate) struct Machine {
     pub(crate) node: Option<NodeParts>,
     pub(crate) bgp: Slot<Bgp>,
     pub(crate) felix: Slot<Felix>,
+    pub(crate) bfd: Monitor,
 }
 
 /// The parts that only a node has.
@@ -113,6 +115,11 @@ impl Machine {
         let templates = speaker.ranges.iter_mut().map(|range| &mut range.template);
         for peer in peers.chain(templates) {
             peer.session.hold_time_s = options.hold_time_s;
+            peer.bfd = options.bfd.map(|(interval_ms, multiplier)| {
+                let mut bfd = Bfd::default();
+                (bfd.interval_ms, bfd.multiplier) = (interval_ms, multiplier);
+                bfd
+            });
             match (options.restart_time_s, &mut peer.session.graceful_restart) {
                 (Some(time_s), Some(graceful)) => graceful.time_s = time_s,
                 (_, graceful) => *graceful = None,
@@ -134,6 +141,7 @@ impl Machine {
             node,
             bgp: Slot::default(),
             felix: Slot::default(),
+            bfd: Monitor::default(),
         }
     }
 
@@ -162,6 +170,7 @@ impl Machine {
                 return true;
             }
             Daemon::Felix => self.felix.run.as_ref().map(|felix| felix.attachment),
+            Daemon::Bfd => None,
         };
         attachment.is_some_and(|attachment| node.kernel.borrow().is_ready(attachment))
     }

@@ -112,6 +112,8 @@ pub struct Net {
     serial: u64,
     /// Pairs of machines without connectivity.
     cuts: BTreeSet<(At, At)>,
+    /// Losses of packets from one machine to another, in thousandths.
+    lossy: BTreeMap<(At, At), u64>,
     /// The current conditions.
     pub weather: Weather,
     pub(crate) tap: Option<Box<dyn WireTap>>,
@@ -145,6 +147,32 @@ impl Net {
         }
     }
 
+    /// Cuts or restores the path from one machine to another, and not the way back.
+    pub fn cut_one_way(&mut self, from: usize, to: usize, cut: bool) {
+        match cut {
+            true => self.cuts.insert((from, to)),
+            false => self.cuts.remove(&(from, to)),
+        };
+    }
+
+    /// Sets the losses of packets of BFD between two machines, in thousandths. Streams repeat lost segments
+    /// by the losses of the weather only.
+    pub fn lose(&mut self, one: usize, other: usize, per_mille: u64) {
+        for pair in [(one, other), (other, one)] {
+            self.lossy.insert(pair, per_mille);
+        }
+    }
+
+    /// Returns the delay of a packet of BFD; `None` if it is lost.
+    pub(crate) fn packet(&self, chance: &mut Chance, from: At, to: At) -> Option<u64> {
+        let path = self.lossy.get(&(from, to)).copied().unwrap_or_default();
+        if self.is_cut(from, to) || chance.strikes(path) || chance.strikes(self.weather.loss) {
+            return None;
+        }
+        let (least, most) = self.weather.delay_us;
+        Some(chance.within(least..=most.max(least)) * 1000)
+    }
+
     /// Returns the name of a machine.
     pub(crate) fn name(&self, at: At) -> &str {
         self.names.get(at).map_or("?", String::as_str)
@@ -153,6 +181,7 @@ impl Net {
     /// Restores every path.
     pub fn heal(&mut self) {
         self.cuts.clear();
+        self.lossy.clear();
     }
 
     /// Returns whether two machines have no connectivity.

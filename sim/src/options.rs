@@ -16,6 +16,8 @@ pub struct Options {
     pub nodes: u16,
     /// Reflectors.
     pub reflectors: u16,
+    /// Whether all nodes are neighbors of each other, without reflectors.
+    pub mesh: bool,
     /// Whether reflectors are clients of each other instead of non-client peers (RFC 4456 §5).
     pub reflector_clients: bool,
     /// The number of workloads.
@@ -61,6 +63,8 @@ pub struct Options {
     pub answers: bool,
     /// Whether packets are sent after each turn ([`crate::oracle::arrival`]).
     pub probes: bool,
+    /// The interval in milliseconds and the multiplier of BFD with all neighbors; `None`: without BFD.
+    pub bfd: Option<(u32, u8)>,
 }
 
 impl Default for Options {
@@ -69,6 +73,7 @@ impl Default for Options {
         Self {
             nodes: 20,
             reflectors: 2,
+            mesh: false,
             reflector_clients: false,
             workloads: 40,
             chaos: Duration::ZERO,
@@ -89,6 +94,7 @@ impl Default for Options {
             policies: [0; 4],
             answers: true,
             probes: false,
+            bfd: None,
         }
     }
 }
@@ -160,7 +166,7 @@ impl Options {
             nodes: self.nodes,
             reflectors: self.reflectors,
             workloads_per_node: 0,
-            mesh: false,
+            mesh: self.mesh,
         })
     }
 }

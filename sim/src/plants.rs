@@ -4,7 +4,8 @@
 use std::fmt;
 use std::rc::Rc;
 
-use bgp_speaker::{Event as SpeakerEvent, Speaker};
+use bfd_client::SessionState;
+use bgp_speaker::{Event as SpeakerEvent, Speaker, SpeakerConfig};
 use cambric_felix::render::Change;
 use daemon_common::events::Event;
 use fib_sync::Fib;
@@ -22,6 +23,13 @@ pub type FibWrap = Box<dyn Fn(&str, &str, MemoryFib) -> Box<dyn Fib>>;
 
 /// Receives every speaker before it starts, with the name of its machine.
 pub type SpeakerPlant = Box<dyn Fn(&str, &mut Speaker)>;
+
+/// Receives every configuration of a speaker, with the name of its machine.
+pub type ConfigPlant = fn(&str, &mut SpeakerConfig);
+
+/// Receives every state of a session of BFD, and whether it is the first one of the neighbor since the start
+/// of the BGP daemon: returns whether the daemon receives it, possibly changed.
+pub type PathPlant = fn(bool, &mut SessionState) -> bool;
 
 /// Receives every event of a speaker: returns whether the daemon reports it.
 pub type EventPlant = fn(&SpeakerEvent) -> bool;
@@ -58,6 +66,14 @@ pub struct Plants {
     pub fib: Option<FibWrap>,
     /// A change of every speaker.
     pub speaker: Option<SpeakerPlant>,
+    /// A change of the configuration of every speaker.
+    pub config: Option<ConfigPlant>,
+    /// A change of the states of the sessions of BFD.
+    pub path: Option<PathPlant>,
+    /// Whether a killed process of BFD leaves no state.
+    pub bfd_forgets: bool,
+    /// Whether the sessions of BFD end with the BGP daemon.
+    pub bfd_ends_with_client: bool,
     /// A filter of the events of every speaker.
     pub event: Option<EventPlant>,
     /// A filter of the events of kernel routes.
@@ -78,6 +94,10 @@ impl fmt::Debug for Plants {
             .field("wire", &self.wire.is_some())
             .field("fib", &self.fib.is_some())
             .field("speaker", &self.speaker.is_some())
+            .field("config", &self.config.is_some())
+            .field("path", &self.path.is_some())
+            .field("bfd_forgets", &self.bfd_forgets)
+            .field("bfd_ends_with_client", &self.bfd_ends_with_client)
             .field("event", &self.event.is_some())
             .field("route_event", &self.route_event.is_some())
             .field("rules", &self.rules.is_some())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use calico_store::Revision;
 use fib_sync::{Event as KernelEvent, Route, RouteKey};
+use ipnet::IpNet;
 use netns_lab::fabric::Plan;
 
 use crate::agenda::{Agenda, At, Daemon, Event};
@@ -18,7 +19,9 @@ use crate::machine::Machine;
 use crate::net::{Net, Sky};
 use crate::options::Options;
 use crate::oracle;
-use crate::plants::{EventPlant, FibWrap, Plants, RouteEventPlant, SpeakerPlant, UpdatePlant};
+use crate::plants::{
+    EventPlant, FibWrap, PathPlant, Plants, RouteEventPlant, SpeakerPlant, UpdatePlant,
+};
 use crate::policies::Policies;
 use crate::store::Store;
 use crate::table::Table;
@@ -43,6 +46,16 @@ pub struct World {
     pub(crate) event_plant: Option<EventPlant>,
     pub(crate) route_event_plant: Option<RouteEventPlant>,
     pub(crate) update_plant: Option<UpdatePlant>,
+    pub(crate) path_plant: Option<PathPlant>,
+    pub(crate) bfd_forgets: bool,
+    pub(crate) bfd_ends_with_client: bool,
+    /// Dead machines, with the instant after which no kernel may have a route through them.
+    pub(crate) dead: BTreeMap<At, u64>,
+    /// The machine that has just returned, and the instant until which only its own sessions of BFD show that
+    /// a host is dead: then its reflectors and other neighbors have sent their routes.
+    pub(crate) returned: Option<(At, u64)>,
+    /// The learned routes of each machine that must stay: their destinations and gateways.
+    pub(crate) kept: BTreeMap<At, Vec<(IpNet, IpAddr)>>,
     pub(crate) blind: &'static [&'static str],
     /// Whether a kernel, a link or the datastore has changed since the last comparison.
     pub(crate) changed: bool,
@@ -170,6 +183,9 @@ impl World {
         let plan = options.plan()?;
         let mut machines = crate::machine::all(&plan, &options, &mut chance)?;
         for machine in &mut machines {
+            if let Some(plant) = plants.config {
+                plant(&machine.name, &mut machine.speaker);
+            }
             if let Some(node) = &mut machine.node {
                 node.host.is_abrupt = options.has_policies();
                 node.host.filter.comparison = plants.comparison;
@@ -197,6 +213,12 @@ impl World {
             event_plant: plants.event,
             route_event_plant: plants.route_event,
             update_plant: plants.update,
+            path_plant: plants.path,
+            bfd_forgets: plants.bfd_forgets,
+            bfd_ends_with_client: plants.bfd_ends_with_client,
+            dead: BTreeMap::new(),
+            returned: None,
+            kept: BTreeMap::new(),
             blind: plants.blind,
             changed: true,
             found: None,
@@ -305,6 +327,7 @@ impl World {
             }
             Event::Answer(answer) => self.answered(answer),
             Event::Watch { at, feed, token } => self.watch(at, feed, token),
+            Event::Packet(packet) => self.packet(packet),
             Event::Act(act) => self.act(act),
         }
     }
@@ -316,8 +339,9 @@ impl World {
         let mut cx = cx!(self);
         let timeout = match daemon {
             Daemon::Bgp if machine.bgp.is_due(self.now) => {
-                machine.bgp.run.as_mut().and_then(|bgp| {
-                    bgp.turn(&mut cx);
+                let (bgp, monitor) = (&mut machine.bgp.run, &mut machine.bfd);
+                bgp.as_mut().and_then(|bgp| {
+                    bgp.turn(&mut cx, monitor);
                     bgp.timeout(self.now)
                 })
             }
@@ -328,6 +352,7 @@ impl World {
                     felix.timeout(self.now, &node.host)
                 })
             }
+            Daemon::Bfd if machine.bfd.slot.is_due(self.now) => machine.bfd.turn(&mut cx),
             _ => return,
         };
         cx.log.note(self.now, (at, daemon));
@@ -387,6 +412,15 @@ impl World {
             if let Some(wrong) = oracle::foreign::check(self, at) {
                 self.found.get_or_insert(("foreign", wrong));
             }
+            for oracle in ["dead", "kept"] {
+                let wrong = match oracle {
+                    "dead" => oracle::dead::check(self, at),
+                    _ => oracle::kept::check(self, at),
+                };
+                if let Some(wrong) = wrong.filter(|_| !self.blind.contains(&oracle)) {
+                    self.found.get_or_insert((oracle, wrong));
+                }
+            }
             if let Some(wrong) = oracle::lies::check(self, at) {
                 self.found.get_or_insert(("lies", wrong));
             }
@@ -410,6 +444,7 @@ impl World {
         let due = match daemon {
             Daemon::Bgp => machine.bgp.wake(instant),
             Daemon::Felix => machine.felix.wake(instant),
+            Daemon::Bfd => machine.bfd.slot.wake(instant),
         };
         if let Some(due) = due {
             self.agenda.push(due, Event::Turn(at, daemon));
@@ -430,7 +465,7 @@ impl World {
     }
 
     fn dial(&mut self, from: At, to: At, peer: bgp_speaker::rib::PeerId, token: u64) {
-        if self.net.is_cut(from, to) {
+        if self.net.is_cut(from, to) || self.net.is_cut(to, from) {
             return; // no answer; the dialing side times out by itself
         }
         let Some(machine) = self.machines.get_mut(to) else {

@@ -1,8 +1,11 @@
 //! Detection of the end of initial convergence after a start.
 
+use std::collections::BTreeSet;
+
 use bgp_daemon::AwaitedEndOfRib;
 use bgp_io::Speaker;
-use bgp_io::bgp_speaker::Event;
+use bgp_io::bgp_speaker::{Event, PathConsequence, PeerView};
+use bgp_io::rib::PeerId;
 use fib_sync::Instant;
 
 use crate::limits::QUIET;
@@ -13,6 +16,9 @@ use crate::limits::QUIET;
 #[derive(Debug, Default)]
 pub(super) struct Convergence {
     awaited: AwaitedEndOfRib,
+    /// The neighbors that BFD has found dead since before the start: they are not waited for, as long as
+    /// another one has sent its markers.
+    failed: BTreeSet<PeerId>,
     /// The end of the period without changes, unless another change occurs.
     quiet_at: Option<Instant>,
     over: bool,
@@ -22,6 +28,19 @@ impl Convergence {
     /// Applies a session event.
     pub(super) fn record(&mut self, event: &Event) {
         self.awaited.observe(event);
+        match event {
+            Event::PathFailed {
+                peer,
+                consequence: PathConsequence::FormerRemoved,
+                ..
+            } => {
+                self.failed.insert(*peer);
+            }
+            Event::Up { peer, .. } => {
+                self.failed.remove(peer);
+            }
+            _ => {}
+        }
     }
 
     /// Restarts the period after a change, or lets it continue.
@@ -29,7 +48,8 @@ impl Convergence {
         if self.over {
             return;
         }
-        let mut peers = speaker.peers().filter(|peer| !peer.dynamic).peekable();
+        let is_awaited = |peer: &PeerView<'_>| !peer.dynamic && !self.failed.contains(&peer.id);
+        let mut peers = speaker.peers().filter(is_awaited).peekable();
         let any = peers.peek().is_some();
         let deferred = !speaker.deferred().is_empty();
         if deferred || !any || !peers.all(|peer| self.awaited.has_all_of(peer.id)) {

@@ -229,14 +229,21 @@ impl Node {
     }
 
     /// Applies a session event.
-    pub fn session(&mut self, event: &SessionEvent) {
+    pub fn session(&mut self, now: Instant, speaker: &Speaker, event: &SessionEvent) {
+        if let SessionEvent::PathFailed {
+            peer, consequence, ..
+        } = event
+            && let Some(config) = speaker.peer_config(*peer)
+        {
+            self.path_failed(now, config.remote, *consequence);
+        }
         self.convergence.record(event);
     }
 
     /// Applies the failure of the path to a neighbor. Where routes use nexthop objects, its address leaves
     /// all kernel routes at once, before the speaker has removed the paths. A neighbor that may only
     /// restart keeps its routes.
-    pub fn path_failed(&mut self, now: Instant, gateway: IpAddr, consequence: PathConsequence) {
+    fn path_failed(&mut self, now: Instant, gateway: IpAddr, consequence: PathConsequence) {
         match consequence {
             PathConsequence::FormerRemoved => self.reconciler.lose_gateway(gateway),
             PathConsequence::SessionClosed

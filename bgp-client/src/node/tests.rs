@@ -142,7 +142,10 @@ impl Host {
                 match output {
                     Output::Dial { peer, remote, .. } if at == 0 => self.connect(peer, remote),
                     Output::Track(track) if at == 0 => self.node.track(track),
-                    Output::Event(event) if at == 0 => self.node.session(&event),
+                    Output::Event(event) if at == 0 => {
+                        self.node
+                            .session(fib_sync::Instant(NOW.0), &self.speakers[0], &event)
+                    }
                     _ => {}
                 }
             }

@@ -1,10 +1,12 @@
 //! The conditions that must hold, one file each.
 //!
-//! [`closed`], [`foreign`], [`guarded`] and [`lies`] always hold, and [`arrival`] without faults. The others hold in a stable state: when there are no more faults and
+//! [`closed`], [`dead`], [`foreign`], [`guarded`], [`kept`] and [`lies`] always hold, and [`arrival`] without faults.
+//! The others hold in a stable state: when there are no more faults and
 //! the effects of earlier ones have ended.
 
 pub mod arrival;
 pub mod closed;
+pub mod dead;
 pub mod empty;
 pub mod events;
 pub mod fib;
@@ -12,6 +14,7 @@ pub mod foreign;
 pub mod forwarding;
 pub mod guarded;
 pub mod idle;
+pub mod kept;
 pub mod lies;
 pub mod rules;
 pub mod sent;

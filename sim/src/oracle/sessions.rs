@@ -4,12 +4,12 @@ use crate::world::World;
 
 /// Returns the machines with sessions that are not established, one line each.
 pub fn check(world: &World) -> Vec<String> {
-    let (nodes, reflectors) = (world.plan.nodes.len(), world.plan.reflectors.len());
+    let (nodes, plan) = (world.plan.nodes.len(), &world.plan);
     let mut wrong = Vec::new();
     for machine in &world.machines {
         let wanted = match machine.node {
-            Some(_) => reflectors,
-            None => nodes + reflectors - 1,
+            Some(_) => plan.sessions_of_node(),
+            None => nodes + plan.sessions_of_reflector(),
         };
         let found = machine.bgp.run.as_ref().map_or(0, |bgp| bgp.established());
         if found != wanted {

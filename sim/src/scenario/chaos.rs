@@ -77,7 +77,7 @@ impl World {
         self.chance.below(self.plan.nodes.len())
     }
 
-    fn any_reflector(&mut self) -> At {
+    pub(crate) fn any_reflector(&mut self) -> At {
         self.plan.nodes.len() + self.chance.below(self.plan.reflectors.len())
     }
 

@@ -7,6 +7,7 @@ mod draw;
 mod handover;
 mod liar;
 mod policy;
+mod trouble;
 mod workload;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub(crate) use act::Act;
 pub(crate) use draw::is_broken;
 pub use handover::{Handovers, handovers};
 pub(crate) use policy::stored;
+pub use trouble::{Trouble, troubled};
 pub(crate) use workload::Lie;
 pub use workload::Workload;
 

@@ -217,6 +217,9 @@ pub const TABLE: &[Row] = &[
         "sim",
         5,
         &[
+            "bfd",
+            "bfd-client",
+            "bfd-daemon",
             "bgp-proto",
             "bgp-fsm",
             "rib",
@@ -277,6 +280,8 @@ pub const TABLE: &[Row] = &[
         "bench",
         5,
         &[
+            "bfd",
+            "bfd-client",
             "netlink",
             "netns-lab",
             "bgp-io",
