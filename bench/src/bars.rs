@@ -1,5 +1,6 @@
 //! The goals of Cambric's reflector, relative to other daemons in the same run.
 
+mod failures;
 mod felix;
 mod nexthop;
 
@@ -52,7 +53,10 @@ const fn free(work: Work, measure: &'static str, title: &'static str) -> Bar {
 
 /// Returns all bars, in the order of the report.
 pub fn all() -> impl Iterator<Item = &'static Bar> {
-    BARS.iter().chain(nexthop::BARS).chain(felix::BARS)
+    BARS.iter()
+        .chain(failures::BARS)
+        .chain(nexthop::BARS)
+        .chain(felix::BARS)
 }
 
 /// The bars of all workloads without policies.

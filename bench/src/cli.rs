@@ -14,7 +14,7 @@ use crate::daemons::Kind;
 use crate::fabric::Origins;
 use crate::limits::{CHURN, CHURN_QUICK, PATIENCE, PATIENCE_QUICK};
 use crate::report::Report;
-use crate::stage::{Options, Sizes};
+use crate::stage::{BfdSizes, Options, Sizes};
 use crate::work::Work;
 
 /// Compares the route reflector with other daemons: time, CPU and memory, with every route checked
@@ -43,6 +43,8 @@ pub struct Arguments {
     /// Seconds of churn [default: 120, with --quick 6]
     #[arg(long, value_name = "SECONDS")]
     churn: Option<u64>,
+    #[command(flatten)]
+    bfd: BfdSizes,
     /// Origin validation at the reflectors of path: each round has a run with `off`, then one with this
     /// mode
     #[arg(long, value_name = "MODE")]
@@ -85,6 +87,20 @@ pub enum Part {
         address: Ipv4Addr,
         /// The AS number
         asn: u32,
+    },
+    /// Answer BFD at so many addresses (started by the benchmark itself)
+    #[command(hide = true)]
+    BfdPeer {
+        /// The address of the daemon
+        daemon: Ipv4Addr,
+        /// The first own address
+        first: Ipv4Addr,
+        /// The number of own addresses
+        count: u32,
+        /// The interval in milliseconds
+        interval_ms: u32,
+        /// The multiplier
+        multiplier: u8,
     },
     /// Accept and read connections (started by the benchmark itself)
     #[command(hide = true)]
@@ -142,6 +158,7 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             None if arguments.quick => CHURN_QUICK,
             None => CHURN,
         },
+        bfd: arguments.bfd,
         origins: arguments.origins,
         policies: Sizes {
             policies: arguments.policies,

@@ -7,6 +7,7 @@
 
 pub mod bare;
 pub mod bars;
+pub mod bfd_peer;
 pub mod chance;
 pub mod cli;
 pub mod daemons;

@@ -69,6 +69,15 @@ pub const FLOOD_RATE_LEAST: f64 = 0.9;
 /// How long a flood may take to begin.
 pub const FLOOD_WITHIN: Duration = Duration::from_secs(30);
 
+/// The default duration of each half of bfd.
+pub const BFD: Duration = Duration::from_secs(120);
+
+/// The same for a quick run.
+pub const BFD_QUICK: Duration = Duration::from_secs(6);
+
+/// How often a scripted peer of BFD prints its report.
+pub const PEER_REPORT_EVERY: Duration = Duration::from_millis(500);
+
 /// The default duration of churn.
 pub const CHURN: Duration = Duration::from_secs(120);
 

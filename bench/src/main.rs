@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bench::cli::{Arguments, Part, compare};
 use bench::traffic::sink;
-use bench::{measured, relay, speed};
+use bench::{bfd_peer, measured, relay, speed};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -17,6 +17,13 @@ fn main() -> ExitCode {
             first,
             count,
         }) => sink::run(*address, *first, *count).map(|()| true),
+        Some(Part::BfdPeer {
+            daemon,
+            first,
+            count,
+            interval_ms,
+            multiplier,
+        }) => bfd_peer::run(*daemon, (*first, *count), (*interval_ms, *multiplier)).map(|()| true),
         Some(Part::Speed) => speed::run(arguments.seed).map(|()| true),
         None => compare(&arguments),
     };

@@ -37,6 +37,8 @@ pub struct Options {
     pub wrap: Vec<String>,
     /// The duration of churn.
     pub churn: Duration,
+    /// The sizes of bfd and death.
+    pub bfd: BfdSizes,
     /// The mode of origin validation of path.
     pub origins: Option<Origins>,
     /// The sizes of felix and rules.
@@ -65,6 +67,29 @@ impl Sizes {
             local: self.local.unwrap_or(default.local),
         }
     }
+}
+
+/// The given sizes of bfd and death; those that are missing have a default.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct BfdSizes {
+    /// Seconds of each half of bfd [default: 120, with --quick 6]
+    #[arg(long = "bfd", value_name = "SECONDS")]
+    pub seconds: Option<u64>,
+    /// Sessions of bfd [default: 1000, with --quick 50]
+    #[arg(long = "bfd-sessions", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub sessions: Option<u32>,
+    /// Routes that are added and deleted beside bfd [default: 1000000, with --quick 2000]
+    #[arg(long = "bfd-routes", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub routes: Option<u32>,
+    /// Hosts of death [default: 20, with --quick 3]
+    #[arg(long = "death-hosts", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(2..=200))]
+    pub hosts: Option<u8>,
+    /// Routes of each host of death [default: 100, with --quick 10]
+    #[arg(long = "death-routes", value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub host_routes: Option<u16>,
+    /// Deaths with each interval [default: 50, with --quick 4]
+    #[arg(long = "deaths", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub deaths: Option<u32>,
 }
 
 /// The numbers of policies and endpoints of felix and rules.

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
-use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
+use rtnetlink::packet_route::link::{
+    BridgePortState, InfoBridgePort, InfoData, InfoPortData, InfoPortKind, InfoVeth, LinkAttribute,
+    LinkInfo, LinkMessage,
+};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope};
 use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
@@ -200,6 +203,24 @@ impl Links {
             LinkUnspec::new_with_name(name).down().build(),
         )
         .await
+    }
+
+    /// Lets a bridge discard all packets from and to a port, or forward them again. The port stays up.
+    ///
+    /// # Errors
+    ///
+    /// If the port is missing or the kernel refuses.
+    pub async fn discard(&self, name: &str, discards: bool) -> Result<(), Error> {
+        let state = match discards {
+            true => BridgePortState::Disabled,
+            false => BridgePortState::Forwarding,
+        };
+        let port = InfoPortData::BridgePort(vec![InfoBridgePort::State(state)]);
+        let kind = LinkInfo::PortKind(InfoPortKind::Bridge);
+        let info = LinkAttribute::LinkInfo(vec![kind, LinkInfo::PortData(port)]);
+        let link = LinkUnspec::new_with_name(name);
+        let link = link.append_extra_attribute(info).build();
+        self.change("setting the port state of", name, link).await
     }
 
     async fn change(

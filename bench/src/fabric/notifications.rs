@@ -38,7 +38,8 @@ impl Notifications {
                 SockProtocol::NetlinkRoute,
                 RTMGRP_IPV4_ROUTE,
                 move |octets, at| {
-                    for address in new_host_routes(octets) {
+                    let routes = host_routes(octets);
+                    for (_, address) in routes.into_iter().filter(|(is_new, _)| *is_new) {
                         // The receiver is dropped only when no more notifications are wanted.
                         let _ = sender.blocking_send(News { address, at });
                     }
@@ -84,14 +85,15 @@ impl Notifications {
 
 // linux/rtnetlink.h
 const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
 const RTA_DST: u16 = 1;
 /// Octets of `struct nlmsghdr` and of `struct rtmsg`.
 const HEADER: usize = 16;
 const ROUTE: usize = 12;
 
-/// Returns the destinations of the `RTM_NEWROUTE`s for IPv4 host routes of the main table in a
-/// datagram.
-fn new_host_routes(mut octets: &[u8]) -> Vec<Ipv4Addr> {
+/// Returns the IPv4 host routes of the main table in a datagram: whether each is new, or deleted, and its
+/// destination.
+pub(super) fn host_routes(mut octets: &[u8]) -> Vec<(bool, Ipv4Addr)> {
     let mut found = vec![];
     while let Some(length) = number32(octets, 0).map(|length| length as usize)
         && let Some(message) = octets.get(..length)
@@ -100,10 +102,14 @@ fn new_host_routes(mut octets: &[u8]) -> Vec<Ipv4Addr> {
         octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
         // family, dst_len, src_len, tos, table
         let is_host_route = matches!(message.get(HEADER..), Some([2, 32, _, _, 254, ..]));
-        if number16(message, 4) == Some(RTM_NEWROUTE) && is_host_route {
-            found.extend(destination(
-                message.get(HEADER + ROUTE..).unwrap_or_default(),
-            ));
+        let is_new = match number16(message, 4) {
+            Some(RTM_NEWROUTE) => true,
+            Some(RTM_DELROUTE) => false,
+            _ => continue,
+        };
+        if is_host_route {
+            let to = destination(message.get(HEADER + ROUTE..).unwrap_or_default());
+            found.extend(to.map(|to| (is_new, to)));
         }
     }
     found
@@ -147,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_new_host_routes_of_the_main_table_are_news() {
+    fn only_host_routes_of_the_main_table_are_found() {
         let datagram = [
             message(RTM_NEWROUTE, 32, 254, [10, 65, 0, 1]),
             message(RTM_NEWROUTE + 1, 32, 254, [10, 65, 0, 2]),
@@ -155,8 +161,12 @@ mod tests {
             message(RTM_NEWROUTE, 24, 254, [10, 65, 4, 0]),
             message(RTM_NEWROUTE, 32, 254, [10, 65, 0, 5]),
         ];
-        let found = new_host_routes(&datagram.concat());
-        assert_eq!(found, [[10, 65, 0, 1], [10, 65, 0, 5]].map(Ipv4Addr::from));
-        assert!(new_host_routes(&[1, 0, 0, 0]).is_empty());
+        let found = host_routes(&datagram.concat());
+        let wanted = [(true, 1), (false, 2), (true, 5)];
+        assert_eq!(
+            found,
+            wanted.map(|(is_new, host)| (is_new, Ipv4Addr::new(10, 65, 0, host)))
+        );
+        assert!(host_routes(&[1, 0, 0, 0]).is_empty());
     }
 }

@@ -2,10 +2,12 @@
 //! routes of every receiver, and returns the measures.
 
 mod addresses;
+mod bfd;
 mod churn;
 mod containers;
 mod crowded;
 mod cutting;
+mod death;
 pub mod fanout;
 mod felix;
 mod fib;
@@ -98,6 +100,10 @@ pub enum Work {
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
     Ipam,
+    /// 1,000 sessions of BFD beside routes that come and go
+    Bfd,
+    /// Hosts that are cut off silently, until no other kernel has their routes
+    Death,
     /// Containers connected one after the other, compared with the reference plugin ptp
     Cni,
 }
@@ -134,6 +140,8 @@ impl Work {
             Self::Rules => "rules",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
+            Self::Bfd => "bfd",
+            Self::Death => "death",
             Self::Cni => "cni",
         }
     }
@@ -176,7 +184,7 @@ impl Work {
             | Self::Watch
             | Self::Ipam
             | Self::Cni => 3,
-            Self::Churn => 1,
+            Self::Bfd | Self::Death | Self::Churn => 1,
         }
     }
 
@@ -211,6 +219,8 @@ impl Work {
             Self::Rules => rules::rules(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
+            Self::Bfd => bfd::bfd(lab, options).await,
+            Self::Death => death::death(options),
             Self::Cni => containers::containers(options),
         }
     }

@@ -27,7 +27,7 @@ pub struct Programs {
 /// A program of a machine, with its process.
 #[derive(Debug)]
 pub struct Daemon {
-    /// `bgp-client`, `felix`, `route-reflector`, `store`.
+    /// `bfd`, `bgp-client`, `felix`, `route-reflector`, `store`.
     pub name: &'static str,
     /// The process.
     pub process: Process,
@@ -231,6 +231,27 @@ impl Fabric {
         directories.collect()
     }
 
+    /// Starts `cambric-bfd` on every reflector and node.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be started.
+    pub fn start_bfd(&mut self, program: &Path) -> Result<(), Error> {
+        let mut machines = self.reflectors.iter_mut().chain(&mut self.nodes);
+        machines.try_for_each(|machine| machine.start("bfd", program.to_owned(), config::BFD))
+    }
+
+    /// Lets the underlay's bridge discard all packets from and to a node, or forward them again. The link of
+    /// the node stays up.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not exist, or the kernel rejects the request.
+    pub async fn discard(&self, place: Place, discards: bool) -> Result<(), Error> {
+        let name = &self.node(place)?.plan.name;
+        self.links.discard(name, discards).await
+    }
+
     /// Starts all reflectors.
     ///
     /// # Errors
@@ -266,11 +287,19 @@ impl Fabric {
     ///
     /// If the node does not exist, or one of them cannot be started.
     pub fn start_node(&mut self, place: Place, programs: &Programs) -> Result<(), Error> {
-        let felix = config::felix(&self.plan, place);
+        self.start_felix(place, &programs.felix)?;
+        self.start_bgp_client(place, &programs.bgp_client)
+    }
+
+    /// Starts only the BGP client on one node.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not exist, or the client cannot be started.
+    pub fn start_bgp_client(&mut self, place: Place, program: &Path) -> Result<(), Error> {
         let bgp_client = config::bgp_client(&self.plan, place);
         let machine = at(&mut self.nodes, "node", place)?;
-        machine.start("felix", programs.felix.clone(), &felix)?;
-        machine.start("bgp-client", programs.bgp_client.clone(), &bgp_client)
+        machine.start("bgp-client", program.to_owned(), &bgp_client)
     }
 
     /// Starts only Felix on one node.

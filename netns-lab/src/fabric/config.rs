@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use super::plan::{Bgp, MachinePlan, Place, Plan};
 
+/// `bfd.toml` of every machine.
+pub const BFD: &str = "control = \"/run/cambric/bfd.sock\"\nlog = \"info\"\n";
+
 /// Returns `bgp-client.toml` of a node.
 pub fn bgp_client(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
@@ -43,10 +46,11 @@ pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
     }
     let _ = write!(
         text,
-        "\n[[neighbor_range]]\nprefix = \"{}\"\nasn = {}\nlimit = {}\nroute_reflector_client = true\n",
+        "\n[[neighbor_range]]\nprefix = \"{}\"\nasn = {}\nlimit = {}\nroute_reflector_client = true\n{}",
         plan.underlay_v4(),
         plan.asn,
         plan.nodes.len(),
+        plan.neighbor_keys,
     );
     text
 }
@@ -92,8 +96,8 @@ fn speaker(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
 fn neighbor(text: &mut String, plan: &Plan, peer: &MachinePlan) {
     let _ = write!(
         text,
-        "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\nasn = {}\n",
-        peer.name, peer.v4, plan.asn,
+        "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\nasn = {}\n{}",
+        peer.name, peer.v4, plan.asn, plan.neighbor_keys,
     );
 }
 
@@ -122,6 +126,15 @@ mod tests {
             text.contains("name = \"rr2\"\naddress = \"10.0.0.2\"\nasn = 64512"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn further_keys_are_those_of_every_neighbor_and_range() {
+        let mut plan = plan(false);
+        plan.neighbor_keys = "bfd = true\n".to_owned();
+        let [client, reflector] = [bgp_client(&plan, 0), route_reflector(&plan, 0)];
+        let found = [client, reflector].map(|text| text.matches("\nbfd = true\n").count());
+        assert_eq!(found, [2, 2]);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Plan {
     pub bgp: Bgp,
     /// Further lines at the top of the reflectors' files, with [`Bgp::Store`].
     pub reflector_keys: String,
+    /// Further lines of every neighbor and range in the files of the BGP daemons, with [`Bgp::Files`].
+    pub neighbor_keys: String,
     /// Further lines at the top of the files of Felix.
     pub felix_keys: String,
     /// `rr1`, `rr2`, …
@@ -114,6 +116,7 @@ impl Plan {
             asn: 64512,
             bgp: Bgp::default(),
             reflector_keys: String::new(),
+            neighbor_keys: String::new(),
             felix_keys: String::new(),
             reflectors: (1..=reflectors)
                 .map(|j| MachinePlan::new(format!("rr{j}"), j))
