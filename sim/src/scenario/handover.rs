@@ -86,7 +86,7 @@ pub fn handovers(
     }
     world.pass(LEAVING + AWAY)?;
     world.agree(CONVERGE)?;
-    world.all_right()?;
+    world.come_to_rest()?;
     run.packets = world.arrived;
     Ok(run)
 }

@@ -1,5 +1,5 @@
-//! Troubles of a fabric with BFD, one after the other: each begins in a stable state, and says which routes
-//! must stay and which must be removed.
+//! Troubles of a fabric with BFD, one after the other: each begins in a stable state, and names the routes
+//! that must stay and those that must be removed.
 
 use std::time::Duration;
 
