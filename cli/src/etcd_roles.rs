@@ -236,6 +236,8 @@ mod tests {
                 "cambric-bgp-client-n2",
                 "cambric-cni-n1",
                 "cambric-cni-n2",
+                "cambric-node-start-n1",
+                "cambric-node-start-n2",
                 "cambric-route-reflector-rr1",
                 "cambric-ipam-gc",
                 "cambric-orchestrator",

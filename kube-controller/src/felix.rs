@@ -39,7 +39,7 @@ pub enum Changed {
 }
 
 impl Reports {
-    /// Applies the value of a key below [`REPORTS_PREFIX`]. An unreadable value counts as not up.
+    /// Applies the value of a key below `REPORTS_PREFIX`. An unreadable value counts as not up.
     pub fn take(&mut self, text: &str, value: Option<&[u8]>) -> Changed {
         let Ok(Key::Status(StatusKey::Workload {
             host,

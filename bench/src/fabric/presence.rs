@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_of_a_host_are_complete_then_gone() {
+    fn routes_of_a_host_are_complete_then_removed() {
         let mut all = vec![Routes::default(); 3];
         let at = Instant::now();
         let mut change = |is_new, address| follow(&mut all, 2, (is_new, address), at);
