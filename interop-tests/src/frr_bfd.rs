@@ -28,15 +28,21 @@ impl FrrBfd {
         frr::has("zebra") && frr::has("bfdd")
     }
 
-    /// Starts both. bfdd has these lines of configuration.
+    /// Starts both, and waits until zebra has bfdd as a client: it does not keep what bgpd asks before. bfdd
+    /// has these lines of configuration.
     ///
     /// # Errors
-    /// If they cannot be started.
-    pub fn start(site: &Site, lines: &str) -> Result<Self, Error> {
+    /// If they cannot be started, or are not connected in time.
+    pub async fn start(site: &Site, lines: &str) -> Result<Self, Error> {
+        site.save("vtysh.conf", "");
+        let zebra = spawn(site, "zebra", "")?;
+        clients(&site.host, "").await?;
+        let bfdd = spawn(site, "bfdd", lines)?;
+        clients(&site.host, "bfd").await?;
         Ok(Self {
-            _zebra: spawn(site, "zebra", "")?,
-            bfdd: spawn(site, "bfdd", lines)?,
             host: site.host.clone(),
+            bfdd,
+            _zebra: zebra,
         })
     }
 
@@ -80,6 +86,17 @@ impl FrrBfd {
         let (sessions, _) = waited.await.unwrap_or_else(|error| panic!("{error}"));
         sessions
     }
+}
+
+/// Waits until zebra answers, and its clients include this one.
+async fn clients(host: &Host, client: &str) -> Result<(), Error> {
+    let question = ["show zebra client summary".to_owned()];
+    let waited = until(PATIENCE, "clients of zebra", async || {
+        let shown = frr::ask_daemon(host, "zebra", &question).await?;
+        let is_shown = shown.contains("Name") && shown.contains(client);
+        Ok::<_, Error>(if is_shown { Ok(()) } else { Err(shown) })
+    });
+    waited.await.map(|((), _)| ())
 }
 
 /// Starts a program of FRR as the calling user: FRR demands a user of its group `frrvty`.

@@ -48,7 +48,7 @@ async fn pair(ground: &Ground, bfd: &'static str, frr: Setup, lines: &str) -> Pa
     let one = ground.site(1).await.expect("a host");
     let two = ground.site(2).await.expect("a host");
     let process = Bfd::start(&one).expect("started");
-    let bfdd = FrrBfd::start(&two, lines).expect("started");
+    let bfdd = FrrBfd::start(&two, lines).await.expect("started");
     let client = Setup::fabric()
         .neighbor_apart(2, frr.asn)
         .monitored(bfd)
