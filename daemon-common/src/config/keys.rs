@@ -183,6 +183,7 @@ const KEYS: &[(&str, Type)] = &[
     ("next_hop_ipv4", Ipv4),
     ("next_hop_ipv6", Ipv6),
     ("next_hops_per_minute", Number),
+    ("nexthop_objects", Text),
     ("on_exit", Text),
     ("origin_validation", Text),
     ("own_as_max", Number),
