@@ -66,26 +66,6 @@ fn every_workload_ends_right() {
 }
 
 #[test]
-fn sessions_of_bfd_are_counted_at_both_ends() {
-    if !netns_lab::allowed("sessions_of_bfd_are_counted_at_both_ends") {
-        return;
-    }
-    if bench::fabric::program("cambric-bfd").is_err() {
-        println!("skipped: cambric-bfd is not built (make build)");
-        return;
-    }
-    let output = bench(&["--work", "bfd"]);
-    // A busy machine can exceed a detection time of 300 ms, and the peer runs on it, too.
-    for title in [
-        "3 x 100 ms: false downs",
-        "the same at the peer",
-        "locked memory, MB",
-    ] {
-        assert!(has_verdict(&output, title), "{title}:\n{output}");
-    }
-}
-
-#[test]
 fn fabric_with_origin_validation_is_compared_with_one_without() {
     let name = "fabric_with_origin_validation_is_compared_with_one_without";
     if !netns_lab::allowed(name) {
