@@ -86,7 +86,7 @@ pub fn handovers(
     }
     world.pass(LEAVING + AWAY)?;
     world.agree(CONVERGE)?;
-    world.come_to_rest()?;
+    world.all_right()?;
     run.packets = world.arrived;
     Ok(run)
 }
