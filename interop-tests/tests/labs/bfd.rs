@@ -179,14 +179,43 @@ fn one_hop(number: u8, bfd: &'static str) -> Setup {
     setup
 }
 
+/// BIRD computes these times anew for each answer, from two clocks, so that they differ by a millisecond. A session
+/// that has failed is up again at least its detection time later, which is 0.9 s or more here.
+const SINCE_ERROR: i64 = 500;
+
+/// Since when the sessions of BIRD with BFD are up, in milliseconds of the day, in their order.
+#[derive(Debug)]
+struct UpSince(Vec<i64>);
+
+impl PartialEq for UpSince {
+    fn eq(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len()
+            && pairs
+                .into_iter()
+                .all(|(one, two)| (one - two).abs() < SINCE_ERROR)
+    }
+}
+
 /// Returns since when the sessions of BIRD with BFD are up.
-async fn up_since(bird: &Speaker) -> Vec<String> {
+async fn up_since(bird: &Speaker) -> UpSince {
     let shown = bird.command("show bfd sessions").await.expect("an answer");
     let rows = shown.lines().map(|line| line.split_whitespace().collect());
     let rows = rows.filter(|row: &Vec<&str>| row.get(2) == Some(&"Up"));
-    let since: Vec<String> = rows.map(|row| row[3].to_owned()).collect();
+    let since: Vec<i64> = rows.map(|row| milliseconds(row[3])).collect();
     assert_eq!(since.len(), 2, "{shown}");
-    since
+    UpSince(since)
+}
+
+/// Reads a time of BIRD, `11:52:56.420`.
+fn milliseconds(time: &str) -> i64 {
+    let digits = time.split([':', '.']);
+    let [hours, minutes, seconds, rest] = digits
+        .map(|part| part.parse::<i64>().expect("digits"))
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap_or_else(|_| panic!("{time} is no time of BIRD"));
+    ((hours * 60 + minutes) * 60 + seconds) * 1000 + rest
 }
 
 // Promise: as bfd-daemon killed_process_is_not_noticed_by_the_neighbor
