@@ -129,6 +129,12 @@ fn one_route(speaker: &Speaker, prefix: IpNet, why: bool) -> Vec<Route> {
                 });
             }
         }
+        // The speaker lists the peers in the order of their update groups, which is that of their connections.
+        for path in &mut route.paths {
+            path.sent_to.sort_by(|one, other| {
+                (&one.neighbor, one.path_id).cmp(&(&other.neighbor, other.path_id))
+            });
+        }
     }
     found.into_iter().collect()
 }
