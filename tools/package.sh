@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the Debian packages out of the programs of a profile (release, or the one that is named):
-# target/debian/*.deb. `make build` first.
+# target/debian/*.deb. `make build` first. Packages of another profile are only for tests: they are
+# compressed less.
 #
 # cargo-deb is installed when it is missing, once; hardly optimized, as it is to be soon compiled.
 set -eu
@@ -16,7 +17,11 @@ fi
 target="${CARGO_TARGET_DIR:-target}"
 mkdir -p "$target/debian"
 rm -f "$target"/debian/cambric*.deb
-for package in cambric-cli cambric-bfd-daemon cambric-bgp-client cambric-route-reflector cambric-felix cambric-cni cambric-kube-controller; do
-    "$CARGO" deb -q --no-build --profile "$profile" -p "$package" -o "$target/debian/"
-done
+fast=
+[ "$profile" = release ] || fast=--fast
+# One process for each core.
+printf '%s\n' cambric-cli cambric-bfd-daemon cambric-bgp-client cambric-route-reflector cambric-felix \
+    cambric-cni cambric-kube-controller |
+    xargs -P "$(getconf _NPROCESSORS_ONLN)" -I '{}' \
+        "$CARGO" deb -q --no-build --profile "$profile" $fast -p '{}' -o "$target/debian/" >/dev/null
 ls "$target"/debian/cambric*.deb
