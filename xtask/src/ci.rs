@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::runner::{self, Job, Outcome, PROFILE, Setting, Stage, Summary, Table, Verdict};
 use crate::tidy::{files, versions};
-use crate::{fuzz, library, programs, tidy};
+use crate::{fuzz, library, programs};
 
 /// Runs all checks to the end, also after failures, and reports the failures at the end. After a
 /// failed build no test is run.
@@ -31,7 +31,6 @@ pub fn run(root: &Path) -> Result<bool> {
     let Some(executables) = built else {
         return Ok(summary.print());
     };
-    summary.stages.push(Stage::run("tidy", || tidy(root)));
     for (name, words) in CHECKS {
         summary.stages.push(command(root, name, words));
     }
@@ -83,18 +82,17 @@ fn run_tests(summary: &mut Summary, setting: &Setting, jobs: Vec<Job>) {
     summary.stages.push(stage);
 }
 
-/// Runs the examples in documentation, and compares the number of all tests with cargo's.
+/// Compares the number of tests with cargo's, and runs the examples in documentation.
 fn run_examples(summary: &mut Summary, root: &Path, tests: usize) {
+    let stage = Stage::run("as many tests as cargo finds", || {
+        let cargo = ok_or_print(runner::count(root));
+        println!("{tests} here, {cargo:?} there");
+        cargo == Some(tests)
+    });
+    summary.stages.push(stage);
     let stage = Stage::run("examples in documentation", || {
         summary.doctests = ok_or_print(runner::doctests(root)).unwrap_or((0, 1));
         summary.doctests.1 == 0
-    });
-    summary.stages.push(stage);
-    let ours = tests + summary.doctests.0 + summary.doctests.1;
-    let stage = Stage::run("as many tests as cargo finds", || {
-        let cargo = ok_or_print(runner::count(root));
-        println!("{ours} here, {cargo:?} there");
-        cargo == Some(ours)
     });
     summary.stages.push(stage);
 }
@@ -109,7 +107,7 @@ const BEFORE: [(&str, &[&str]); 3] = [
     ("format", &["cargo", "fmt", "--all", "--check"]),
 ];
 
-/// Checks that run no program.
+/// Checks that run no program. `tidy` is one of the tests: `the_repository_is_tidy`.
 const CHECKS: [(&str, &[&str]); 2] = [
     (
         "lints",
@@ -167,14 +165,6 @@ fn command(root: &Path, name: &str, words: &[&str]) -> Stage {
         command.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
         let status = command.status();
         ok_or_print(status.map_err(Into::into)).is_some_and(|status| status.success())
-    })
-}
-
-fn tidy(root: &Path) -> bool {
-    let findings = ok_or_print(tidy::run(root));
-    findings.is_some_and(|findings| {
-        findings.iter().for_each(|finding| println!("{finding}"));
-        findings.is_empty()
     })
 }
 

@@ -135,12 +135,13 @@ pub fn names(executable: &Executable) -> Result<Vec<String>> {
     list(&[])
 }
 
-/// Returns how many tests cargo itself finds, including those in documentation.
+/// Returns how many tests cargo itself finds in all targets that contain tests. Documentation is not
+/// among them: cargo itself runs its examples.
 ///
 /// # Errors
 /// If cargo fails.
 pub fn count(root: &Path) -> Result<usize> {
-    let mut list = cargo(root, &["test", "-q"]);
+    let mut list = cargo(root, &["test", "-q", "--tests"]);
     list.args(["--", "--list", "--format", "terse"]);
     let output = list.stderr(Stdio::inherit()).output().context("cargo")?;
     if !output.status.success() {
