@@ -12,7 +12,7 @@ use bfd_client::{
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_speaker::{self, BfdAuth, BfdMode, PathState, PeerConfig, PeerView};
 use bgp_io::rib::PeerId;
-use bgp_io::{Event, Input, Io, Speaker, StopMode};
+use bgp_io::{Clock, Event, Input, Io, Speaker, StopMode};
 use calico_bgp::{BfdTimers, Duties};
 use daemon_common::events::{self, Text, emit};
 use daemon_common::report::Neighbors;
@@ -34,6 +34,8 @@ pub(crate) struct Bfd {
     problem: Option<String>,
     /// When the states of lost sessions become unknown, unless cambric-bfd is back.
     unknown_at: Option<Instant>,
+    /// The daemon stops for good: the sessions end after those of BGP.
+    leaves: bool,
 }
 
 /// The path to one neighbor.
@@ -60,6 +62,7 @@ impl Bfd {
             due: Some(Instant::ZERO),
             problem: None,
             unknown_at: None,
+            leaves: false,
         }
     }
 
@@ -360,7 +363,12 @@ impl<S: Settings> Driver<S> for Bfd {
     }
 
     fn stopping(&mut self, _: &Speaker, _: Instant, parting: StopMode) {
-        if parting == StopMode::Permanent {
+        self.leaves = parting == StopMode::Permanent;
+    }
+
+    // After the sessions of BGP: the neighbors have the NOTIFICATION with its reason before AdminDown.
+    async fn stop(&mut self, _: &Clock) {
+        if self.leaves {
             self.client.leave();
         }
     }

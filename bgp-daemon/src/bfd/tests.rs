@@ -128,13 +128,13 @@ async fn states_of_sessions_are_passed_to_the_speaker() {
         words(&bfd, &io).as_deref(),
         Some("disabled by the neighbor")
     );
-    Driver::<Plain>::stopping(
-        &mut bfd,
-        io.speaker(),
-        Instant::ZERO,
-        StopMode::GracefulRestart,
-    );
-    Driver::<Plain>::stopping(&mut bfd, io.speaker(), Instant::ZERO, StopMode::Permanent);
+    let clock = *io.clock();
+    for mode in [StopMode::GracefulRestart, StopMode::Permanent] {
+        Driver::<Plain>::stopping(&mut bfd, io.speaker(), clock.now(), mode);
+        let early = server.receive(&mut Vec::new()).expect_err("no request");
+        assert_eq!(early.kind(), ErrorKind::WouldBlock, "BGP has sessions");
+        Driver::<Plain>::stop(&mut bfd, &clock).await;
+    }
     let remote = REMOTE.into();
     assert_eq!(request(&server).await, Request::Remove { remote });
 }
