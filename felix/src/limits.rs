@@ -249,9 +249,16 @@ pub const CONNECTIONS_COUNTED_MAX: u32 = 1024;
 /// each connection to its list before it compares, so the list would grow without limit in a flood.
 pub const BLOCKED_MS: u64 = 500;
 
-/// Time for which all new connections of such an interface are counted, milliseconds. Short, because
-/// fewer of them pass than the budget allows.
-pub const PRESSED_MS: u64 = 10_000;
+/// Time for which all new connections of such an interface are counted, milliseconds.
+///
+/// After each such time, some connections pass between two samples. An hour is the compromise: fewer of
+/// them than an eighth of the budget pass in [`CONNECTION_KEPT_S`], and a workload that exceeds its
+/// budget once is restricted for an hour.
+pub const PRESSED_MS: u64 = 3_600_000;
+
+/// Longest time for which the kernel by default keeps a connection without packets, seconds
+/// (`nf_conntrack_tcp_timeout_established`).
+pub const CONNECTION_KEPT_S: u64 = 432_000;
 
 /// Default of the fragments that one workload may send in a second.
 pub const WORKLOAD_FRAGMENTS_PER_SECOND: u32 = 256;

@@ -4,6 +4,7 @@ use fib_sync::Tunnel;
 use ipnet::IpNet;
 
 use super::*;
+use crate::limits::{CONNECTION_KEPT_S, WORKLOAD_BUDGET_MAX, WORKLOAD_CONNECTIONS};
 use proptest::prelude::*;
 
 fn passage(allowed: bool, reason: &str) -> Passage {
@@ -332,6 +333,51 @@ fn one_more_endpoint_touches_nothing_of_the_others() {
 }
 
 /// The kernel publishes new sets of ranges in the order of the steps, and after the rules.
+/// Returns the connections that pass on average between two counted ones, and the limit of those that
+/// are counted.
+fn sample_of(ruleset: &Ruleset) -> (u64, u64) {
+    let chains = ["workload-connections", "workload-connections-counted"];
+    let rules = chains.iter().flat_map(|name| &ruleset.chains[*name].rules);
+    let (mut one_of, mut counted) = (1, 0);
+    for condition in rules.flat_map(|rule| &rule.matches) {
+        match condition {
+            Match::Unsampled(of) => one_of = u64::from(*of),
+            Match::OverLimit(Limit::Connections(max), _) => counted = u64::from(*max),
+            _ => {}
+        }
+    }
+    (one_of - 1, counted)
+}
+
+#[test]
+fn budget_of_connections_bounds_those_over_days() {
+    for connections in [
+        1,
+        1024,
+        2048,
+        4096,
+        WORKLOAD_CONNECTIONS,
+        WORKLOAD_BUDGET_MAX,
+    ] {
+        let mut inputs = inputs();
+        inputs.frame.budgets.connections = connections;
+        let ruleset = render(&inputs);
+        let (between, counted) = sample_of(&ruleset);
+        let budget = u64::from(connections);
+        assert!(
+            (1..=budget).contains(&(counted * (between + 1))),
+            "{budget}"
+        );
+        let SetKind::Marked(pressed_ms) = ruleset.sets["connections-pressed"].kind else {
+            panic!("no time");
+        };
+        // One pause after each time in which all are counted; the kernel keeps those that passed.
+        let pauses = (CONNECTION_KEPT_S * 1000).div_ceil(pressed_ms);
+        let beyond = between * pauses;
+        assert!(beyond * 8 <= budget, "{beyond} beyond {budget}");
+    }
+}
+
 #[test]
 fn set_of_all_addresses_is_the_last_set_of_ranges() {
     let mut inputs = inputs();

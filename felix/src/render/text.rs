@@ -13,8 +13,8 @@ use crate::limits::{METERS_MAX, SEEN_MAX, SEEN_S};
 /// The burst of a rate that nft does not write.
 const LIMIT_BURST: u32 = 5;
 
-/// Milliseconds of a second.
-const MS: u64 = 1000;
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
 
 /// Returns the tables as text that `nft -f` would take.
 pub fn table_text(ruleset: &Ruleset) -> String {
@@ -61,8 +61,8 @@ fn set_text(name: &str, set: &Set) -> String {
         SetKind::Nets(_) | SetKind::Ports => "\t\tflags interval\n".to_owned(),
         SetKind::Connections => format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic\n"),
         SetKind::Marked(ms) => {
-            let timeout = match ms % MS {
-                0 => format!("{}s", ms / MS),
+            let timeout = match ms {
+                HOUR_MS => "1h".to_owned(),
                 _ => format!("{ms}ms"),
             };
             format!("\t\tsize {METERS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {timeout}\n")
