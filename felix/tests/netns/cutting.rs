@@ -44,11 +44,12 @@ fn policy(host: &Host, n: u8, ingress: &Value, egress: &Value) {
     host.put(&format!("{RESOURCES}globalnetworkpolicies/p"), &policy);
 }
 
-/// Returns rules that allow all but a port of TCP and UDP.
-fn all_but(port: u16) -> Value {
+/// Returns rules that allow all but a port, or a range of ports, of TCP and UDP.
+fn all_but(ports: impl Into<Value>) -> Value {
+    let ports = json!([ports.into()]);
     json!([
-        {"action": "Deny", "protocol": "TCP", "destination": {"ports": [port]}},
-        {"action": "Deny", "protocol": "UDP", "destination": {"ports": [port]}},
+        {"action": "Deny", "protocol": "TCP", "destination": {"ports": ports}},
+        {"action": "Deny", "protocol": "UDP", "destination": {"ports": ports}},
         {"action": "Allow"},
     ])
 }
@@ -86,10 +87,20 @@ fn tcp(from: &Namespace, to: &Namespace, address: &str, port: u16) -> Both<TcpSt
 
 /// Opens a UDP connection, in which both ends have sent.
 fn udp(from: &Namespace, to: &Namespace, address: &str, port: u16) -> Both<UdpSocket> {
+    udp_to(from, to, [address, address], port)
+}
+
+/// Opens a UDP connection to an address that is translated to the one of the server.
+fn udp_to(
+    from: &Namespace,
+    to: &Namespace,
+    [address, own]: [&str; 2],
+    port: u16,
+) -> Both<UdpSocket> {
     let address: IpAddr = address.parse().unwrap();
     let any = if address.is_ipv4() { "0.0.0.0" } else { "::" };
     let client = from.within(|| UdpSocket::bind((any, 0)).unwrap());
-    let server = to.within(|| UdpSocket::bind((address, port)).unwrap());
+    let server = to.within(|| UdpSocket::bind((own, port)).unwrap());
     client.connect((address, port)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     server.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -180,6 +191,8 @@ fn forbidden_connections_end_in_both_directions() {
         let far_only: Vec<Box<dyn Ends>> = vec![
             Box::new(tcp(from, to, "10.65.0.2", 80)),
             Box::new(tcp(from, to, "fd65::2", 80)),
+            Box::new(udp(from, to, "10.65.0.2", 81)),
+            Box::new(udp(from, to, "fd65::2", 81)),
         ];
         let allowed = [
             tcp(from, to, "10.65.0.2", 443),
@@ -189,8 +202,8 @@ fn forbidden_connections_end_in_both_directions() {
         for connection in all {
             assert!(connection.passes(true) && connection.passes(false));
         }
-        policy(&host, 2, &all_but(80), &everything());
-        host.until("six are cut", || cut(&host) == 6);
+        policy(&host, 2, &all_but("80:81"), &everything());
+        host.until("eight are cut", || cut(&host) == 8);
         for connection in &forbidden {
             is_dead(&host, &**connection, &[true, false]);
         }
@@ -208,10 +221,10 @@ fn forbidden_connections_end_in_both_directions() {
                 .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
         });
         is_dead(&host, &*forbidden[0], &[true, false]);
-        assert_eq!(cut(&host), 6);
+        assert_eq!(cut(&host), 8);
         // The egress of the other workload.
         policy(&host, 1, &everything(), &all_but(443));
-        host.until("the others are cut", || cut(&host) == 8);
+        host.until("the others are cut", || cut(&host) == 10);
         for connection in &allowed {
             is_dead(&host, connection, &[false, true]);
         }
@@ -221,7 +234,7 @@ fn forbidden_connections_end_in_both_directions() {
         run("nft add rule inet other c ct state new tcp dport 8080 ct mark set 5");
         let others = tcp(from, to, "10.65.0.2", 8080);
         policy(&host, 1, &everything(), &all_but(8080));
-        host.until("it is cut", || cut(&host) == 9);
+        host.until("it is cut", || cut(&host) == 11);
         let listed = run("conntrack -L -p tcp --dport 8080");
         assert!(
             listed.contains(&format!("mark={}", CUT_MARK | 5)),
@@ -279,36 +292,68 @@ fn translated_connection_is_cut() {
         for command in [
             "ip route add 10.65.0.0/16 via 10.0.0.11",
             "ip route add 172.16.0.0/16 via 10.0.0.11",
+            "ip -6 route add fd65::/64 via fd00::11",
+            "ip -6 route add fd16::/64 via fd00::11",
         ] {
             outside.run(command);
         }
-        let nat = json!([{"internalIP": "10.65.0.2", "externalIP": "172.16.0.2"}]);
+        let floating = ["172.16.0.2", "fd16::2"];
+        let own = ["10.65.0.2", "fd65::2"];
+        let nat = floating.iter().zip(own);
+        let nat = nat.map(|(outer, own)| json!({"internalIP": own, "externalIP": outer}));
+        let nat: Vec<Value> = nat.collect();
         host.endpoint_with(2, &json!({"n": "2"}), &json!({ "ipNATs": nat }));
-        let pool = json!({"metadata": {"name": "v4"}, "spec": {
-            "cidr": "10.65.0.0/16", "natOutgoing": true}});
-        host.put(&format!("{RESOURCES}ippools/v4"), &pool);
-        host.until("masquerade", || {
-            run("nft list table inet cambric-felix").contains("masquerade")
-        });
-        host.until("a floating address", || {
-            outside.within(|| crate::world::ping("-w 1 172.16.0.2"))
-        });
-        let inward = tcp(&outside, &two.namespace, "172.16.0.2", 80);
-        let outward = tcp(&one.namespace, &outside, "10.66.0.1", 80);
-        assert_eq!(
-            outward.1.peer_addr().unwrap().ip(),
-            IpAddr::from([0, 0, 0, 0, 0, 0xffff, 0x0a00, 0x000b])
-        );
-        for connection in [&inward, &outward] {
+        for (name, cidr) in [("v4", "10.65.0.0/16"), ("v6", "fd65::/64")] {
+            let pool = json!({"metadata": {"name": name}, "spec": {
+                "cidr": cidr, "natOutgoing": true}});
+            host.put(&format!("{RESOURCES}ippools/{name}"), &pool);
+            host.until("masquerade", || {
+                let listed = run("nft list table inet cambric-felix");
+                listed.contains("masquerade") && listed.contains(cidr)
+            });
+        }
+        for address in floating {
+            host.until("a floating address", || {
+                outside.within(|| crate::world::ping(&format!("-w 1 {address}")))
+            });
+        }
+        let mut inward: Vec<Box<dyn Ends>> = Vec::new();
+        for (address, own) in floating.into_iter().zip(own) {
+            inward.push(Box::new(tcp(&outside, &two.namespace, address, 80)));
+            inward.push(Box::new(udp_to(
+                &outside,
+                &two.namespace,
+                [address, own],
+                80,
+            )));
+        }
+        let mut outward: Vec<Box<dyn Ends>> = Vec::new();
+        for (address, masqueraded) in [("10.66.0.1", "10.0.0.11"), ("fd66::1", "fd00::11")] {
+            let masqueraded: IpAddr = masqueraded.parse().unwrap();
+            let connection = tcp(&one.namespace, &outside, address, 80);
+            let peer = connection.1.peer_addr().unwrap().ip();
+            assert_eq!(peer.to_canonical(), masqueraded);
+            outward.push(Box::new(connection));
+            let connection = udp(&one.namespace, &outside, address, 80);
+            assert_eq!(connection.1.peer_addr().unwrap().ip(), masqueraded);
+            outward.push(Box::new(connection));
+        }
+        for connection in inward.iter().chain(&outward) {
             assert!(connection.passes(true) && connection.passes(false));
         }
         policy(&host, 2, &all_but(80), &everything());
-        host.until("the inward one is cut", || cut(&host) == 1);
-        is_dead(&host, &inward, &[true, false]);
-        assert!(outward.passes(true) && outward.passes(false));
+        host.until("the inward ones are cut", || cut(&host) == 4);
+        for connection in &inward {
+            is_dead(&host, &**connection, &[true, false]);
+        }
+        for connection in &outward {
+            assert!(connection.passes(true) && connection.passes(false));
+        }
         policy(&host, 1, &everything(), &all_but(80));
-        host.until("the outward one is cut", || cut(&host) == 2);
-        is_dead(&host, &outward, &[false, true]);
+        host.until("the outward ones are cut", || cut(&host) == 8);
+        for connection in &outward {
+            is_dead(&host, &**connection, &[false, true]);
+        }
     });
 }
 
