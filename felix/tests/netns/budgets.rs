@@ -147,6 +147,11 @@ fn connections() -> usize {
     conntrack::flush(&all.into()).unwrap()
 }
 
+/// Returns whether the list of the interfaces of which all new connections are counted has this text.
+fn is_pressed(text: &str) -> bool {
+    run("nft list set inet cambric-felix connections-pressed").contains(text)
+}
+
 /// Sends datagrams of which each opens a connection. Meanwhile, the other workload opens some.
 fn open_many(one: &Workload, two: &Workload, count: u16) {
     for n in 1..=count {
@@ -175,6 +180,10 @@ fn connections_of_a_workload_stay_within_its_budget() {
         let found = connections();
         assert!(found > 0 && found <= 100, "{found}");
         assert!(dropped >= 500, "{dropped}");
+        // All new ones are counted for an hour: otherwise some would pass after each pause.
+        assert!(is_pressed("59m"));
+        run("nft delete element inet cambric-felix connections-pressed { cali1 }");
+        assert!(!is_pressed("cali1"));
         // They have ended, so that there is room for new ones.
         host.until("the workload connects again", || {
             connects(&one, "10.0.0.2:80", std::time::Duration::from_secs(3))
