@@ -2,6 +2,7 @@
 //! machine.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
@@ -187,6 +188,64 @@ fn member_of_a_set_of_ten_thousand_costs_a_few_steps() {
         let counted = work::take();
         assert_eq!((steps.len(), elements(&held)), (1, left));
         assert!(counted <= 20, "{counted} steps");
+    }
+    assert!(held == *calculator.desired().rules());
+}
+
+/// Number of network sets, and of the networks of each.
+const NETWORK_SETS: usize = 100;
+const NETWORKS: usize = 1_000;
+
+/// Returns network `n` of all, of four addresses.
+fn network(n: usize) -> String {
+    let place = u32::try_from(4 * n).unwrap();
+    format!("{}/30", Ipv4Addr::from(0x0a00_0000 + place))
+}
+
+// Promise: as felix a_change_among_many_is_a_few_steps
+#[test]
+fn network_of_a_hundred_thousand_costs_a_few_steps() {
+    let set = |at: usize, others: &[&str]| {
+        let nets = (at * NETWORKS..(at + 1) * NETWORKS - others.len()).map(network);
+        let nets: Vec<String> = nets.chain(others.iter().map(ToString::to_string)).collect();
+        let value = json!({"metadata": {"labels": {"bad": ""}}, "spec": {"nets": nets}});
+        (format!("{PREFIX}globalnetworksets/s{at}"), value)
+    };
+    let mut stored: BTreeMap<String, Value> = (0..NETWORK_SETS).map(|at| set(at, &[])).collect();
+    stored.extend([endpoint(0, 1, &["server"], false)]);
+    let rule = json!({"action": "Deny", "source": {"selector": "has(bad)"}});
+    let spec = json!({"selector": "has(server)", "ingress": [rule, {"action": "Allow"}]});
+    let policy = format!("{PREFIX}globalnetworkpolicies/p");
+    stored.insert(policy, json!({ "spec": spec }));
+    let mut calculator = calculator_of(&stored);
+    calculator.recompute();
+    let mut held = calculator.desired().rules().clone();
+    let elements = |rules: &Ruleset| {
+        let sets = rules.sets.values().map(|set| set.elements.len());
+        sets.max().unwrap_or_default()
+    };
+    assert_eq!(elements(&held), NETWORK_SETS * NETWORKS);
+    let last = NETWORKS * NETWORK_SETS;
+    // Another network instead of the last one of a set; one that contains eight of the next set, which
+    // are then left out; and the original ones again.
+    for (others, elements_left) in [
+        (&["192.0.2.0/24"][..], last),
+        (&["10.0.156.64/27"][..], last - 8),
+        (&[][..], last),
+    ] {
+        let (key, value) = set(7, others);
+        work::take();
+        change(&mut calculator, &key, Some(&value));
+        let touched = calculator.recompute().rules;
+        let wanted = calculator.desired().rules();
+        let steps = changes(&held, wanted, &touched);
+        held.follow(wanted, &touched, &Touched::default());
+        let counted = work::take();
+        assert_eq!(elements(&held), elements_left, "{others:?}");
+        assert!(steps.len() <= 2, "{steps:#?}");
+        // The members of the changed set, old and new, and the elements that change.
+        let of_set = u64::try_from(2 * NETWORKS).unwrap();
+        assert!((of_set..of_set + 60).contains(&counted), "{counted} steps");
     }
     assert!(held == *calculator.desired().rules());
 }
