@@ -332,7 +332,6 @@ fn one_more_endpoint_touches_nothing_of_the_others() {
     assert_eq!(between(&old, &old), []);
 }
 
-/// The kernel publishes new sets of ranges in the order of the steps, and after the rules.
 /// Returns the connections that pass on average between two counted ones, and the limit of those that
 /// are counted.
 fn sample_of(ruleset: &Ruleset) -> (u64, u64) {
@@ -378,6 +377,7 @@ fn budget_of_connections_bounds_those_over_days() {
     }
 }
 
+/// The kernel publishes new sets of ranges in the order of the steps, and after the rules.
 #[test]
 fn set_of_all_addresses_is_the_last_set_of_ranges() {
     let mut inputs = inputs();
