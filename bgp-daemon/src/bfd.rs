@@ -41,6 +41,7 @@ pub(crate) struct Bfd {
 /// The path to one neighbor.
 #[derive(Debug, Default)]
 struct Path {
+    /// The peer; a dynamic neighbor of the former process has none before it connects.
     peer: Option<PeerId>,
     /// The last state of its session since the last connection to cambric-bfd.
     state: Option<SessionState>,
@@ -50,6 +51,13 @@ struct Path {
     is_known: bool,
     /// Why its session was rejected.
     rejected: Option<String>,
+}
+
+impl Path {
+    fn is_alive(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|state| state.liveness == Liveness::Alive)
+    }
 }
 
 impl Bfd {
@@ -74,22 +82,24 @@ impl Bfd {
 
     /// Requests the sessions of the neighbors that have BFD now.
     fn compare(&mut self, io: &mut Io) {
-        let (mut wanted, mut former) = (BTreeMap::new(), std::mem::take(&mut self.paths));
-        for view in io.speaker().peers() {
-            let remote = view.config.remote;
-            let interface = former
-                .get(&remote)
-                .and_then(|path| path.interface.as_deref());
-            let Some(session) = self.session(&view, interface) else {
-                continue;
-            };
+        let sessions = self.sessions(io.speaker());
+        let mut former = std::mem::take(&mut self.paths);
+        let (mut wanted, mut alive) = (BTreeMap::new(), Vec::new());
+        for (peer, session) in sessions {
+            let remote = session.remote;
             let mut path = former.remove(&remote).unwrap_or_default();
-            path.peer = Some(view.id);
+            if path.peer != peer && path.is_alive() {
+                alive.push(remote);
+            }
+            path.peer = peer;
             wanted.insert(remote, session);
             self.paths.insert(remote, path);
         }
-        for (remote, path) in &former {
-            pass(io, path.peer, *remote, PathState::Unknown);
+        for remote in former.into_keys() {
+            io.handle(Input::Path(remote, PathState::Unknown));
+        }
+        for remote in alive {
+            io.handle(Input::Path(remote, PathState::Alive));
         }
         if wanted.is_empty() {
             self.problem = None;
@@ -97,15 +107,32 @@ impl Bfd {
         self.client.want(wanted);
     }
 
-    /// Returns the session for a neighbor, if it has one. A neighbor of a range has it from its first
+    /// Returns the sessions of the peers, and of the dynamic neighbors of the former process: such a neighbor
+    /// may have failed before it can connect to this one.
+    fn sessions(&self, speaker: &Speaker) -> Vec<(Option<PeerId>, Wanted)> {
+        let peers = speaker.peers().filter(|view| self.has_session(view));
+        let peers = peers.filter_map(|view| {
+            let session = self.session(view.config, view.local)?;
+            Some((Some(view.id), session))
+        });
+        let former = speaker.former_dynamic();
+        let former = former.filter_map(|config| Some((None, self.session(&config, None)?)));
+        peers.chain(former).collect()
+    }
+
+    /// Returns whether a neighbor may have a session. A neighbor of a range has it from its first
     /// established session on: others could only be invented addresses.
-    fn session(&self, view: &PeerView<'_>, interface: Option<&str>) -> Option<Wanted> {
-        let config = view.config;
+    fn has_session(&self, view: &PeerView<'_>) -> bool {
+        let wanted = self.client.wanted();
+        !view.dynamic || view.local.is_some() || wanted.contains_key(&view.config.remote)
+    }
+
+    /// Returns the session for a neighbor, if it has one.
+    fn session(&self, config: &PeerConfig, local: Option<IpAddr>) -> Option<Wanted> {
         let (bfd, remote) = (config.bfd?, config.remote);
         let former = self.client.wanted().get(&remote);
-        if view.dynamic && view.local.is_none() && former.is_none() {
-            return None;
-        }
+        let path = self.paths.get(&remote);
+        let interface = path.and_then(|path| path.interface.as_deref());
         let last = former.and_then(|former| former.local);
         // GTSM (RFC 5082): a neighbor within one hop sends packets that arrive with 255.
         let hops = config.ttl_security_hops;
@@ -113,7 +140,7 @@ impl Bfd {
         let of = |timer: fn(&BfdTimers) -> u32, own| timers.map_or(own, timer);
         Some(Wanted {
             remote,
-            local: config.local.or(view.local).or(last),
+            local: config.local.or(local).or(last),
             hops: match bfd.mode {
                 BfdMode::SingleHop => Hops::Single,
                 BfdMode::Multihop => Hops::Multi,
@@ -145,24 +172,26 @@ impl Bfd {
                 }
             }
             Notice::Rejected { remote, reason } => {
-                if let Some((peer, state)) = self.reject(remote, reason) {
-                    pass(io, peer, remote, state);
+                if self.reject(remote, reason) {
+                    io.handle(Input::Path(remote, PathState::Unknown));
                 }
             }
         }
     }
 
-    /// Notes that a session was rejected. Returns its peer, and the state of the path for it: without a
-    /// session, no later state would end a failure.
-    fn reject(&mut self, remote: IpAddr, reason: String) -> Option<(Option<PeerId>, PathState)> {
-        let path = self.paths.get_mut(&remote)?;
+    /// Notes that a session was rejected. Returns whether the path becomes unknown: without a session, no
+    /// later state would end a failure.
+    fn reject(&mut self, remote: IpAddr, reason: String) -> bool {
+        let Some(path) = self.paths.get_mut(&remote) else {
+            return false;
+        };
         emit(events::Event::BfdRejected {
             address: remote,
             reason: Text::new(&reason),
         });
         path.rejected = Some(reason);
         path.state = None;
-        Some((path.peer, PathState::Unknown))
+        true
     }
 
     /// cambric-bfd may just restart: its sessions continue. The states stay for that time.
@@ -183,8 +212,8 @@ impl Bfd {
             return;
         }
         self.unknown_at = None;
-        for (remote, path) in &self.paths {
-            pass(io, path.peer, *remote, PathState::Unknown);
+        for remote in self.paths.keys() {
+            io.handle(Input::Path(*remote, PathState::Unknown));
         }
     }
 
@@ -195,23 +224,23 @@ impl Bfd {
             return false;
         };
         let is_first = !std::mem::replace(&mut path.is_known, true);
-        let (peer, remote) = (path.peer, state.remote);
+        let remote = state.remote;
         // A failure before this start concerns the routes that an earlier process has left. If the path works
         // again, or BGP has a session over it, they are not wrong.
         let has_failed = match is_first {
-            true => state.liveness == Liveness::Failed && !has_session(io, peer),
+            true => state.liveness == Liveness::Failed && !has_session(io, remote),
             false => state.failures > 0,
         };
         if has_failed {
             let failed = PathState::Failed {
                 control_plane_independent: state.control_plane_independent,
             };
-            pass(io, peer, remote, failed);
+            io.handle(Input::Path(remote, failed));
         }
         match state.liveness {
-            Liveness::Alive => pass(io, peer, remote, PathState::Alive),
+            Liveness::Alive => io.handle(Input::Path(remote, PathState::Alive)),
             Liveness::Failed => {}
-            _ => pass(io, peer, remote, PathState::Unknown),
+            _ => io.handle(Input::Path(remote, PathState::Unknown)),
         }
         if state.failures > 0 && is_first {
             emit(events::Event::BfdFailedBefore {
@@ -274,20 +303,9 @@ fn auth(config: &PeerConfig) -> Option<Auth> {
     })
 }
 
-fn has_session(io: &Io, peer: Option<PeerId>) -> bool {
+fn has_session(io: &Io, remote: IpAddr) -> bool {
     let mut peers = io.speaker().peers();
-    peers.any(|view| Some(view.id) == peer && view.params.is_some())
-}
-
-/// Passes the state of a path to its peer. The number of a removed peer may be that of another one now.
-fn pass(io: &mut Io, peer: Option<PeerId>, remote: IpAddr, state: PathState) {
-    let is_same = |peer: &PeerId| {
-        let config = io.speaker().peer_config(*peer);
-        config.is_some_and(|config| config.remote == remote)
-    };
-    if let Some(peer) = peer.filter(is_same) {
-        io.handle(Input::Path(peer, state));
-    }
+    peers.any(|view| view.config.remote == remote && view.params.is_some())
 }
 
 impl<S: Settings> Driver<S> for Bfd {

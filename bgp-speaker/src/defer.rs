@@ -25,6 +25,7 @@ use bgp_proto::{
 use rib::{OriginCheck, PeerId, Progress, Role};
 
 use crate::{
+    PeerConfig,
     event::{Event, Output},
     speaker::Speaker,
 };
@@ -245,6 +246,24 @@ impl Speaker {
         let waiting = waiting.flatten();
         let waiting = waiting.filter(|awaited| **awaited != Awaited::Origins);
         waiting.map(Awaited::address).collect()
+    }
+
+    /// Returns the configurations of the dynamic neighbors of the former process ([`Restart::dynamic`]) that
+    /// had no connection to this one yet, while route selection is deferred.
+    pub fn former_dynamic(&self) -> impl Iterator<Item = PeerConfig> + '_ {
+        let dynamic = self.deferral.iter().flat_map(|d| &d.restart.dynamic);
+        dynamic.filter_map(|&address| {
+            let is_new = self.roster.at(address).is_none();
+            let (_, range) = self.config.range_of(address).filter(|_| is_new)?;
+            Some(range.peer(address))
+        })
+    }
+
+    /// Returns whether an address is that of a dynamic neighbor of the former process, while route selection
+    /// is deferred.
+    pub(crate) fn is_former_dynamic(&self, address: IpAddr) -> bool {
+        let mut deferral = self.deferral.iter();
+        deferral.any(|deferral| deferral.restart.dynamic.contains(&address))
     }
 
     /// Sets the restart flags of a peer's first OPEN.

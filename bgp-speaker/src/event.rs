@@ -56,8 +56,9 @@ pub enum Input<'a> {
         /// The prefixes.
         range: PrefixRange,
     },
-    /// The state of the path to a peer, from a session of BFD.
-    Path(PeerId, PathState),
+    /// The state of the path to the peer at an address, from a session of BFD. A failed neighbor of
+    /// [`Speaker::former_dynamic`](crate::Speaker::former_dynamic) becomes a peer; other addresses are ignored.
+    Path(IpAddr, PathState),
     /// The instant of [`crate::Speaker::poll_timeout`] has been reached.
     Timeout,
 }

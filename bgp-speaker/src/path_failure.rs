@@ -1,5 +1,7 @@
 //! The consequences of a failed path to a peer (RFC 5882 §4).
 
+use core::net::IpAddr;
+
 use bgp_fsm::Instant;
 use bgp_proto::{Notification, notification::cease};
 use rib::{NextHops, PeerId, Role};
@@ -14,8 +16,12 @@ use crate::{
 };
 
 impl Speaker {
-    /// Handles a state of the path to a peer.
-    pub(crate) fn path_state(&mut self, now: Instant, peer: PeerId, path: PathState) {
+    /// Handles a state of the path to the peer at an address.
+    pub(crate) fn path_state(&mut self, now: Instant, remote: IpAddr, path: PathState) {
+        let found = self.roster.at(remote);
+        let Some(peer) = found.or_else(|| self.failed_former(remote, path)) else {
+            return;
+        };
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
@@ -45,6 +51,22 @@ impl Speaker {
                 self.retire(peer);
             }
         }
+    }
+
+    /// Returns a peer for a dynamic neighbor of the former process that has failed before it had a session
+    /// with this one, so that its next hop can be excluded.
+    fn failed_former(&mut self, remote: IpAddr, path: PathState) -> Option<PeerId> {
+        let has_failed = matches!(path, PathState::Failed { .. });
+        if !has_failed || !self.is_former_dynamic(remote) {
+            return None;
+        }
+        let peer = self.roster.take_place(&self.config, remote).ok();
+        match peer {
+            Some(peer) => self.introduce(peer),
+            // Its range is full: at least it is not waited for.
+            None => self.forget_awaited(remote),
+        }
+        peer
     }
 
     fn path_failed(
@@ -99,6 +121,13 @@ impl Speaker {
         if !has_stale {
             self.forget_awaited(remote);
             self.fail_next_hop(now, peer);
+            if let Some(state) = self
+                .roster
+                .get_mut(peer)
+                .filter(|state| state.range.is_some())
+            {
+                state.failed_until = Some(now + FAILED_PEER_KEPT);
+            }
             return PathConsequence::FormerRemoved;
         }
         let has_excluded = self.fail_next_hop(now, peer);

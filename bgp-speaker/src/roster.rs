@@ -134,7 +134,8 @@ impl Roster {
         self.freed.extend(index(id));
     }
 
-    /// Returns the peer of an incoming connection, and whether it was just made.
+    /// Returns the peer of an incoming connection, and whether it must be started: a peer of a range at its
+    /// first connection.
     pub(crate) fn accept(
         &mut self,
         config: &SpeakerConfig,
@@ -149,11 +150,24 @@ impl Roster {
             return match peer.config.local {
                 Some(wanted) if wanted != local => Err(Refusal::WrongLocal),
                 _ => {
-                    peer.knock = knock;
-                    Ok((id, false))
+                    let before = core::mem::replace(&mut peer.knock, knock);
+                    Ok((id, peer.range.is_some() && before == 0))
                 }
             };
         }
+        let id = self.take_place(config, remote)?;
+        if let Some(peer) = self.get_mut(id) {
+            peer.knock = knock;
+        }
+        Ok((id, true))
+    }
+
+    /// Makes a peer of the range that covers an address without a peer.
+    pub(crate) fn take_place(
+        &mut self,
+        config: &SpeakerConfig,
+        remote: IpAddr,
+    ) -> Result<PeerId, Refusal> {
         let (at, range) = config.range_of(remote).ok_or(Refusal::Unknown)?;
         let taken = self.out_of(at);
         if taken >= usize::from(range.limit) {
@@ -165,12 +179,9 @@ impl Roster {
         let id = self
             .insert(range.peer(remote), Some(at))
             .ok_or(Refusal::TooManyPeers)?;
-        if let Some(peer) = self.get_mut(id) {
-            peer.knock = knock;
-        }
         let marks = self.marks.entry(range.prefix).or_default();
         marks.peak = marks.peak.max(taken + 1);
-        Ok((id, true))
+        Ok(id)
     }
 
     /// Returns the number of peers of one range.

@@ -144,7 +144,7 @@ impl Speaker {
             Input::Local { family, net, .. } => self.rib.withdraw(family, net),
             Input::Resolved { next_hop, reach } => self.rib.resolve(next_hop, reach),
             Input::Reevaluate { family, range } => self.rib.reevaluate(family, &range),
-            Input::Path(peer, path) => self.path_state(now, peer, path),
+            Input::Path(remote, path) => self.path_state(now, remote, path),
             Input::Timeout => self.timeout(now),
         }
         self.collect_routes();

@@ -116,8 +116,8 @@ impl Bgp {
             cx.wake(self.at, Daemon::Bfd);
         }
         let has_changed = !passed.is_empty();
-        for (peer, path) in passed {
-            self.handle(cx, Input::Path(peer, path));
+        for (remote, path) in passed {
+            self.handle(cx, Input::Path(remote, path));
         }
         has_changed
     }

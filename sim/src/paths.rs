@@ -8,7 +8,7 @@ use bfd_client::limits::IDLE_MS;
 use bfd_client::{Hops, Liveness, SessionState, Wanted};
 use bgp_daemon::limits::{BFD_ABSENCE, BFD_SESSIONS_DELAY, BFD_SESSIONS_INTERVAL};
 use bgp_speaker::rib::PeerId;
-use bgp_speaker::{PathState, Speaker};
+use bgp_speaker::{PathState, PeerView, Speaker};
 
 use crate::bfd::{Monitor, client};
 use crate::limits::RECONNECT_MAX;
@@ -27,7 +27,10 @@ pub(crate) struct Paths {
     /// When the neighbors are compared with the requested sessions.
     compare_at: u64,
     wanted: BTreeMap<IpAddr, Wanted>,
-    peers: BTreeMap<IpAddr, PeerId>,
+    /// The peers; a dynamic neighbor of the former process has none before it connects.
+    peers: BTreeMap<IpAddr, Option<PeerId>>,
+    /// The neighbors with a path that works.
+    alive: BTreeSet<IpAddr>,
     /// The neighbors with a state in this life of the daemon.
     known: BTreeSet<IpAddr>,
     /// Whether the engine has received a request.
@@ -61,7 +64,7 @@ impl Paths {
         cx: &mut Cx<'_>,
         speaker: &Speaker,
         monitor: &mut Monitor,
-    ) -> Vec<(PeerId, PathState)> {
+    ) -> Vec<(IpAddr, PathState)> {
         let mut passed = Vec::new();
         self.connect(cx, monitor, &mut passed);
         if self.compare_at <= cx.now {
@@ -85,7 +88,7 @@ impl Paths {
             let before = passed.len();
             self.state(speaker, is_first, &state, &mut passed);
             let failed =
-                |(_, path): &&(PeerId, PathState)| matches!(path, PathState::Failed { .. });
+                |(_, path): &&(IpAddr, PathState)| matches!(path, PathState::Failed { .. });
             *failures += passed.iter().skip(before).filter(failed).count() as u64;
         }
         passed
@@ -100,7 +103,7 @@ impl Paths {
         &mut self,
         cx: &mut Cx<'_>,
         monitor: &mut Monitor,
-        passed: &mut Vec<(PeerId, PathState)>,
+        passed: &mut Vec<(IpAddr, PathState)>,
     ) {
         let life = monitor.slot.life;
         match &mut monitor.slot.run {
@@ -119,6 +122,7 @@ impl Paths {
             }
             _ if self.connected.is_some() => {
                 self.connected = None;
+                self.alive.clear();
                 self.connect_at = cx.now + cx.chance.within(0..=nanos(RECONNECT_MAX));
                 self.unknown_at = Some(cx.now + nanos(BFD_ABSENCE));
             }
@@ -129,7 +133,11 @@ impl Paths {
         }
         if self.unknown_at.is_some_and(|at| at <= cx.now) {
             self.unknown_at = None;
-            passed.extend(self.peers.values().map(|peer| (*peer, PathState::Unknown)));
+            passed.extend(
+                self.peers
+                    .keys()
+                    .map(|remote| (*remote, PathState::Unknown)),
+            );
         }
     }
 
@@ -138,20 +146,24 @@ impl Paths {
         now: u64,
         speaker: &Speaker,
         monitor: &mut Monitor,
-        passed: &mut Vec<(PeerId, PathState)>,
+        passed: &mut Vec<(IpAddr, PathState)>,
     ) {
         let (mut wanted, mut peers) = (BTreeMap::new(), BTreeMap::new());
-        for view in speaker.peers() {
-            let remote = view.config.remote;
-            let former = self.wanted.get(&remote);
-            let is_invented = view.dynamic && view.local.is_none() && former.is_none();
-            let Some(bfd) = view.config.bfd.filter(|_| !is_invented) else {
+        let is_invented = |view: &PeerView<'_>| {
+            view.dynamic && view.local.is_none() && !self.wanted.contains_key(&view.config.remote)
+        };
+        let current = speaker.peers().filter(|view| !is_invented(view));
+        let current = current.map(|view| (view.config.clone(), view.local, Some(view.id)));
+        let dynamic = speaker.former_dynamic().map(|config| (config, None, None));
+        for (config, local, peer) in current.chain(dynamic) {
+            let remote = config.remote;
+            let Some(bfd) = config.bfd else {
                 continue;
             };
-            let last = former.and_then(|former| former.local);
+            let last = self.wanted.get(&remote).and_then(|former| former.local);
             let session = Wanted {
                 remote,
-                local: view.config.local.or(view.local).or(last),
+                local: config.local.or(local).or(last),
                 hops: Hops::Auto,
                 interval_ms: bfd.interval_ms,
                 receive_ms: bfd.interval_ms,
@@ -161,11 +173,15 @@ impl Paths {
                 auth: None,
             };
             wanted.insert(remote, session);
-            peers.insert(remote, view.id);
+            let former = self.peers.get(&remote);
+            if former.is_some_and(|former| *former != peer) && self.alive.contains(&remote) {
+                passed.push((remote, PathState::Alive));
+            }
+            peers.insert(remote, peer);
         }
-        let is_removed = |(remote, _): &(&IpAddr, &PeerId)| !peers.contains_key(*remote);
-        let removed = self.peers.iter().filter(is_removed);
-        passed.extend(removed.map(|(_, peer)| (*peer, PathState::Unknown)));
+        let removed = self.peers.keys();
+        let removed = removed.filter(|remote| !peers.contains_key(*remote));
+        passed.extend(removed.map(|remote| (*remote, PathState::Unknown)));
         if let (Some(bfd), true) = (&mut monitor.slot.run, self.connected.is_some()) {
             for remote in self.wanted.keys().filter(|one| !wanted.contains_key(*one)) {
                 let now = bfd::Instant(now);
@@ -183,18 +199,19 @@ impl Paths {
 
     /// Translates the state of a session for the speaker.
     fn state(
-        &self,
+        &mut self,
         speaker: &Speaker,
         is_first: bool,
         state: &SessionState,
-        passed: &mut Vec<(PeerId, PathState)>,
+        passed: &mut Vec<(IpAddr, PathState)>,
     ) {
-        let Some(&peer) = self.peers.get(&state.remote) else {
+        let remote = state.remote;
+        if !self.peers.contains_key(&remote) {
             return;
-        };
+        }
         let has_session = || {
             let mut peers = speaker.peers();
-            peers.any(|view| view.id == peer && view.params.is_some())
+            peers.any(|view| view.config.remote == remote && view.params.is_some())
         };
         let has_failed = match is_first {
             true => state.liveness == Liveness::Failed && !has_session(),
@@ -205,12 +222,16 @@ impl Paths {
             let failed = PathState::Failed {
                 control_plane_independent,
             };
-            passed.push((peer, failed));
+            passed.push((remote, failed));
         }
         match state.liveness {
-            Liveness::Alive => passed.push((peer, PathState::Alive)),
+            Liveness::Alive => self.alive.insert(remote),
+            _ => self.alive.remove(&remote),
+        };
+        match state.liveness {
+            Liveness::Alive => passed.push((remote, PathState::Alive)),
             Liveness::Failed => {}
-            _ => passed.push((peer, PathState::Unknown)),
+            _ => passed.push((remote, PathState::Unknown)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bfd_client::{Listener, Notice as Answer, Request, Socket, Welcome, encode};
 use bgp_config::Source;
-use bgp_io::bgp_speaker::PathConsequence;
+use bgp_io::bgp_speaker::{PathConsequence, Restart};
 use bgp_io::{IoConfig, StopMode};
 use tokio::time::timeout;
 
@@ -175,6 +175,46 @@ async fn failure_before_the_start_is_passed_on_while_it_lasts() {
 }
 
 #[tokio::test]
+async fn dynamic_neighbor_of_the_former_process_is_monitored() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let listener = Listener::bind(&path).expect("bound");
+    let range = "[[neighbor_range]]\nprefix = \"192.0.2.0/24\"\nasn = 64512\nlimit = 9\n\
+                 route_reflector_client = true\ngraceful_restart = 120\nbfd = { interval_ms = 100 }";
+    let config = file(range);
+    let intent = config.intent().expect("a speaker");
+    let mut speaker = Speaker::new(intent.speaker.clone(), 7);
+    let former = IpAddr::from([192, 0, 2, 3]);
+    let restart = Restart::new(WAIT).with_dynamic([former].into());
+    speaker.restarted(restart);
+    speaker.start(Instant::ZERO);
+    let mut io = Io::new(speaker, IoConfig::new([])).expect("no socket");
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    let server = listener.accept().await.expect("accepted");
+    assert!(matches!(request(&server).await, Request::Hello { .. }));
+    let Request::Set(wanted) = request(&server).await else {
+        panic!("no session");
+    };
+    assert_eq!((wanted.remote, wanted.interval_ms), (former, 100));
+    send(&server, &Answer::Welcome(Welcome::default()));
+    let Answer::State(mut failed) = state(Liveness::Failed, 1) else {
+        unreachable!("a state");
+    };
+    failed.remote = former;
+    send(&server, &Answer::State(failed));
+    turn(&mut bfd, &mut io);
+    let found = consequences(&mut io).await;
+    assert_eq!(found, [PathConsequence::FormerRemoved]);
+    // Its peer has the session from now on.
+    bfd.due = Some(Instant::ZERO);
+    turn(&mut bfd, &mut io);
+    let peers = io.speaker().peers();
+    let peer = peers.filter(|view| view.dynamic).map(|view| view.id).last();
+    assert!(peer.is_some() && bfd.paths[&former].peer == peer);
+}
+
+#[tokio::test]
 async fn rejected_session_makes_the_path_unknown() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("clients.sock");
@@ -198,11 +238,9 @@ async fn rejected_session_makes_the_path_unknown() {
     let shown = words(&bfd, &io);
     assert_eq!(shown.as_deref(), Some("rejected: sessions: 0"));
     assert!(bfd.paths[&IpAddr::from(REMOTE)].state.is_none());
-    let peer = io.speaker().peers().next().map(|view| view.id);
-    let passed = bfd.reject(REMOTE.into(), "sessions: 0".to_owned());
-    assert_eq!(passed, Some((peer, PathState::Unknown)));
+    assert!(bfd.reject(REMOTE.into(), "sessions: 0".to_owned()));
     let other = IpAddr::from([192, 0, 2, 3]);
-    assert_eq!(bfd.reject(other, "sessions: 0".to_owned()), None);
+    assert!(!bfd.reject(other, "sessions: 0".to_owned()));
 }
 
 #[tokio::test]

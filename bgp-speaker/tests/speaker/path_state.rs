@@ -1,10 +1,11 @@
 //! Failures of the path to a peer that BFD reports (RFC 5882 §4, RFC 9384).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
-use bgp_proto::{AttrCode, GracefulRestart, Notification};
+use bgp_proto::{AttrCode, Family, GracefulRestart, Notification};
 use bgp_speaker::limits::{FAILED_PEER_KEPT, PATH_DAMPING, PATH_DIAL_INTERVAL};
 use bgp_speaker::{
     Bfd, BfdGraceful, Event, Input, Output, PathConsequence, PathState, PeerConfig, RangeConfig,
@@ -12,7 +13,7 @@ use bgp_speaker::{
 };
 use rib::{NextHops, PeerId, Reach, Role};
 use testkit::fixture::{address, graceful_open, neighbor, open, speaker_config};
-use testkit::{Received, Update};
+use testkit::{EndOfRib, Received, Update};
 
 use super::wire::Wire;
 
@@ -91,17 +92,33 @@ fn announce(wire: &mut Wire, peer: PeerId) {
     assert_eq!(wire.prefixes(), [OWN, OF_ANOTHER]);
 }
 
-fn path(wire: &mut Wire, peer: PeerId, state: PathState) {
+fn path_now(wire: &mut Wire, remote: IpAddr, state: PathState) {
     let now = wire.now();
-    wire.speaker_mut().handle(now, Input::Path(peer, state));
+    wire.speaker_mut().handle(now, Input::Path(remote, state));
+}
+
+fn path_at(wire: &mut Wire, remote: IpAddr, state: PathState) {
+    path_now(wire, remote, state);
     wire.settle();
 }
 
+fn path(wire: &mut Wire, peer: PeerId, state: PathState) {
+    let config = wire.speaker().peer_config(peer);
+    let remote = config.expect("a peer").remote;
+    path_at(wire, remote, state);
+}
+
 fn fail(wire: &mut Wire, peer: PeerId, control_plane_independent: bool) -> PathConsequence {
+    let config = wire.speaker().peer_config(peer);
+    let remote = config.expect("a peer").remote;
+    fail_at(wire, remote, control_plane_independent)
+}
+
+fn fail_at(wire: &mut Wire, remote: IpAddr, control_plane_independent: bool) -> PathConsequence {
     wire.take_events();
-    path(
+    path_at(
         wire,
-        peer,
+        remote,
         PathState::Failed {
             control_plane_independent,
         },
@@ -450,6 +467,76 @@ fn bfd_graceful_never_removes_all_routes_of_an_internal_peer() {
     assert!(wire.prefixes().is_empty());
 }
 
+/// Dynamic neighbors of the former process have no peer before they connect, but BFD finds a dead one.
+#[test]
+fn dynamic_neighbor_that_failed_before_the_restart_is_removed() {
+    let mut template = neighbor(1, 2, Role::Internal);
+    template.session.graceful_restart = Some(GracefulRestartConfig::default());
+    let prefix = "10.0.0.0/29".parse().expect("a prefix");
+    let config = speaker_config(1).with_range(RangeConfig::new(prefix, 3, template));
+    let former = [2, 3].map(|number| IpAddr::from(address(number)));
+    let mut wire = Wire::prepared(forwards(config), |speaker| {
+        let restart = Restart::new(Duration::from_secs(90)).with_dynamic(former.into());
+        speaker.restarted(restart);
+    });
+    let monitored = |wire: &Wire| -> Vec<IpAddr> {
+        let former = wire.speaker().former_dynamic();
+        former.map(|config| config.remote).collect()
+    };
+    assert_eq!(monitored(&wire), former);
+    // Neither a path that works nor an address without a former session makes a peer.
+    path_at(&mut wire, former[0], PathState::Alive);
+    let failed = PathState::Failed {
+        control_plane_independent: true,
+    };
+    path_at(&mut wire, address(4).into(), failed);
+    assert_eq!(wire.speaker().peers().count(), 0);
+    // Its own restart explains the failure.
+    assert_eq!(
+        fail_at(&mut wire, former[0], false),
+        PathConsequence::Restart
+    );
+    assert!(awaits(&wire, 2) && wire.peer(2).is_none());
+    let consequence = fail_at(&mut wire, former[0], true);
+    assert_eq!(consequence, PathConsequence::FormerRemoved);
+    assert!(!awaits(&wire, 2) && awaits(&wire, 3));
+    assert_eq!(monitored(&wire), former[1..]);
+    // Paths of others through it are excluded until it has a session.
+    let other = wire.connect(3, &graceful_open(3, IGNORE));
+    let net: bgp_proto::Ipv4Prefix = OWN.parse().expect("a prefix");
+    wire.send(other, Update::via(address(2)).announcing(net));
+    wire.send(other, EndOfRib(Family::IPV4_UNICAST));
+    resolve(&mut wire);
+    assert!(wire.prefixes().is_empty());
+    let failed = wire.peer(2).expect("kept for its next hop");
+    assert_eq!(wire.connect(2, &graceful_open(2, IGNORE)), failed);
+    assert_eq!(wire.prefixes(), [OWN]);
+}
+
+#[test]
+fn former_dynamic_neighbor_that_stays_away_is_removed() {
+    let template = neighbor(1, 2, Role::External);
+    let prefix = "10.0.0.0/29".parse().expect("a prefix");
+    let config = speaker_config(1).with_range(RangeConfig::new(prefix, 1, template));
+    let former = [2, 3].map(|number| IpAddr::from(address(number)));
+    let mut wire = Wire::prepared(forwards(config), |speaker| {
+        let restart = Restart::new(FAILED_PEER_KEPT * 2).with_dynamic(former.into());
+        speaker.restarted(restart.with_own_routes(true));
+    });
+    let consequence = fail_at(&mut wire, former[0], true);
+    assert_eq!(consequence, PathConsequence::FormerRemoved);
+    assert!(wire.peer(2).is_some());
+    // The range is full.
+    let failed = PathState::Failed {
+        control_plane_independent: true,
+    };
+    path_at(&mut wire, former[1], failed);
+    assert!(wire.peer(3).is_none());
+    wire.network.advance(FAILED_PEER_KEPT);
+    wire.settle();
+    assert!(wire.peer(2).is_none());
+}
+
 /// A peer of a range keeps its address excluded without a session, like a configured peer, but not forever.
 #[test]
 fn failed_dynamic_peer_keeps_its_next_hop_excluded() {
@@ -491,23 +578,18 @@ fn dials(wire: &mut Wire) -> bool {
     found
 }
 
-fn path_now(wire: &mut Wire, peer: PeerId, state: PathState) {
-    let now = wire.now();
-    wire.speaker_mut().handle(now, Input::Path(peer, state));
-}
-
 // Promise (BGP): When BFD finds the path of a neighbor without a session up, BGP opens a connection at once,
 // past its timers, and at most once in five seconds.
 #[test]
 fn path_that_is_up_opens_a_connection_at_once() {
     let mut wire = Wire::new(config(Role::Internal, |peer| peer.session.passive = false));
-    let peer = wire.peer(2).expect("configured");
+    let remote = address(2).into();
     dials(&mut wire);
-    path_now(&mut wire, peer, PathState::Alive);
+    path_now(&mut wire, remote, PathState::Alive);
     assert!(dials(&mut wire), "before the timer");
-    path_now(&mut wire, peer, PathState::Alive);
-    path_now(&mut wire, peer, PathState::Unknown);
-    path_now(&mut wire, peer, PathState::Alive);
+    path_now(&mut wire, remote, PathState::Alive);
+    path_now(&mut wire, remote, PathState::Unknown);
+    path_now(&mut wire, remote, PathState::Alive);
     assert!(!dials(&mut wire), "the next one is not due");
     let now = wire.now() + PATH_DIAL_INTERVAL;
     assert!(

@@ -276,42 +276,89 @@ fn neighbor_that_dies_while_bgp_is_away_loses_its_routes() {
         let two = ground.site(2).await.expect("a host");
         let _other = Bfd::start(&two).expect("started");
         let (mut one, process, _two) = kept_with(Kind::Client, &ground, two, SINGLE_MEDIUM).await;
-        let has_routes = |routes: &str| {
-            let found = ["10.65.2.0/26", "fd65:2::/64"].map(|net| routes.contains(net));
-            found.contains(&true)
-        };
-        let installed = until(BOUND, "kernel routes", async || {
-            let routes = process.routes().await;
-            let both = routes.contains("10.65.2.0/26") && routes.contains("fd65:2::/64");
-            Ok::<_, Error>(if both { Ok(()) } else { Err(routes) })
-        });
-        installed.await.expect("both routes");
-        one.kill().await.expect("killed");
-        ground.cut(2).await.expect("cut");
-        let failed = until(BOUND, "failed sessions", async || {
-            let sessions = process.sessions().await.unwrap_or_default();
-            let down = sessions.iter().filter(|one| one.state != "Up").count();
-            Ok::<_, Error>(if down == 2 {
-                Ok(())
-            } else {
-                Err(format!("{sessions:?}"))
-            })
-        });
-        failed.await.expect("both sessions");
-        assert!(has_routes(&process.routes().await), "kept for the restart");
+        dies_while_bgp_is_away(
+            &ground,
+            &mut one,
+            &process,
+            &["10.65.2.0/26", "fd65:2::/64"],
+        )
+        .await;
         let again = one_hop(2, SINGLE_MEDIUM);
         let _one = one.start_again(&again).await.expect("started");
-        let removed = until(BOUND, "no kernel routes", async || {
-            let routes = process.routes().await;
-            Ok::<_, Error>(if has_routes(&routes) {
-                Err(routes)
-            } else {
-                Ok(())
-            })
-        });
-        let (_, time) = removed.await.expect("no routes");
-        println!("routes of the dead neighbor removed after {time:?}");
+        loses_routes(&process).await;
     });
+}
+
+/// The daemon that returns has no peer for a neighbor of a range.
+#[test]
+fn range_neighbor_that_dies_while_bgp_is_away_loses_its_routes() {
+    in_ground(&[], "bfd-range", async |ground| {
+        let [one, two] = [1, 2].map(|number| ground.site(number));
+        let (one, two) = (one.await.expect("a host"), two.await.expect("a host"));
+        let process = Bfd::start_kept(&one).expect("started");
+        let _other = Bfd::start(&two).expect("started");
+        let range = Range {
+            prefix: "10.0.0.0/24",
+            limit: 10,
+            password: None,
+        };
+        let setup = Setup::fabric().range(range).reflecting(CLUSTER);
+        let setup = setup.restarting_within(120).monitored(SINGLE_MEDIUM);
+        let own = client(SINGLE_MEDIUM).restarting_within(120);
+        let mut one = start(Kind::Client, one, &setup).await;
+        let _two = start(Kind::Client, two, &own.announcing("10.65.2.0/26")).await;
+        process.has_up(1).await;
+        dies_while_bgp_is_away(&ground, &mut one, &process, &["10.65.2.0/26"]).await;
+        let _one = one.start_again(&setup).await.expect("started");
+        loses_routes(&process).await;
+    });
+}
+
+fn has_routes(routes: &str) -> bool {
+    ["10.65.2.0/26", "fd65:2::/64"]
+        .iter()
+        .any(|net| routes.contains(net))
+}
+
+/// Kills the daemon on host 1 once it has installed these routes, and cuts off host 2, until BFD has found it.
+async fn dies_while_bgp_is_away(
+    ground: &Ground,
+    one: &mut Speaker,
+    process: &Bfd,
+    routes_of_two: &[&str],
+) {
+    let installed = until(BOUND, "kernel routes", async || {
+        let routes = process.routes().await;
+        let all = routes_of_two.iter().all(|net| routes.contains(net));
+        Ok::<_, Error>(if all { Ok(()) } else { Err(routes) })
+    });
+    installed.await.expect("the routes");
+    one.kill().await.expect("killed");
+    ground.cut(2).await.expect("cut");
+    let failed = until(BOUND, "failed sessions", async || {
+        let sessions = process.sessions().await.unwrap_or_default();
+        let all = !sessions.is_empty() && sessions.iter().all(|one| one.state != "Up");
+        Ok::<_, Error>(if all {
+            Ok(())
+        } else {
+            Err(format!("{sessions:?}"))
+        })
+    });
+    failed.await.expect("all sessions");
+    assert!(has_routes(&process.routes().await), "kept for the restart");
+}
+
+async fn loses_routes(process: &Bfd) {
+    let removed = until(BOUND, "no kernel routes", async || {
+        let routes = process.routes().await;
+        Ok::<_, Error>(if has_routes(&routes) {
+            Err(routes)
+        } else {
+            Ok(())
+        })
+    });
+    let (_, time) = removed.await.expect("no routes");
+    println!("routes of the dead neighbor removed after {time:?}");
 }
 
 #[test]
