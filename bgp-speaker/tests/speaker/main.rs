@@ -14,6 +14,7 @@ mod handshake;
 mod helper;
 mod identity;
 mod long_lived;
+mod long_lived_model;
 mod memory;
 mod monitor;
 mod one_peer;
