@@ -11,7 +11,10 @@ use daemon_common::paths;
 use serde::Deserialize;
 use toml::Spanned;
 
-use kube_client::{Access, AccessError, Credential, Trust, cluster_access, is_pod, own_namespace};
+use kube_client::{
+    Access, AccessError, Credential, Kubeconfig, Overrides, Trust, cluster_access, is_pod,
+    own_namespace,
+};
 
 use crate::lease::LeaseName;
 use crate::limits::NAME_CHARACTERS_MAX;
@@ -22,6 +25,19 @@ pub const DAEMON: &str = "cambric-kube";
 
 /// The default of the lease's namespace outside of a pod.
 const LEASE_NAMESPACE: &str = "kube-system";
+
+/// Variables of calico-kube-controllers for the datastore that need the table `datastore` here.
+const ETCD_REFUSED: [&str; 6] = [
+    "ETCD_USERNAME",
+    "ETCD_PASSWORD",
+    "ETCD_DISCOVERY_SRV",
+    "ETCD_KEY",
+    "ETCD_CERT",
+    "ETCD_CA_CERT",
+];
+
+/// The variable of calico-kube-controllers with the path of a kubeconfig.
+const KUBECONFIG: &str = "KUBECONFIG";
 
 /// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +73,7 @@ struct File {
     log: Spanned<String>,
     #[serde(default)]
     log_format: LogFormat,
-    datastore: EtcdOptions,
+    datastore: Option<EtcdOptions>,
     #[serde(default)]
     kubernetes: ServerTable,
     lease: Option<LeaseTable>,
@@ -76,6 +92,7 @@ struct LeaseTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerTable {
+    kubeconfig: Option<PathBuf>,
     server: Option<String>,
     ca_file: Option<PathBuf>,
     token_file: Option<PathBuf>,
@@ -125,14 +142,29 @@ impl Config {
         if let Err(error) = log_filter(file.log.get_ref()) {
             problems.push(Problem::at(file.log.span(), error.to_string()));
         }
-        let mut faults = file.datastore.faults();
-        if files {
-            faults.extend(file.datastore.file_faults());
+        let is_of_file = file.datastore.is_some();
+        let datastore = file.datastore.map_or_else(|| datastore(&variable), Ok);
+        let datastore = match datastore {
+            Ok(datastore) => Some(datastore),
+            Err(message) => {
+                problems.push(Problem::at(0..0, message));
+                None
+            }
+        };
+        let mut faults = datastore
+            .as_ref()
+            .map_or_else(Vec::new, EtcdOptions::faults);
+        if let Some(datastore) = datastore.as_ref().filter(|_| files) {
+            faults.extend(datastore.file_faults());
         }
         let problem = |fault: OptionFault| {
             let mut keys = vec!["datastore"];
             keys.extend(fault.keys);
-            Problem::at(source.place_of(&keys, fault.index), fault.message).help(fault.help)
+            let (place, message) = match is_of_file {
+                true => (source.place_of(&keys, fault.index), fault.message),
+                false => (0..0, format!("variables ETCD_…: {}", fault.message)),
+            };
+            Problem::at(place, message).help(fault.help)
         };
         for problem in faults.into_iter().map(problem) {
             problems.push(problem);
@@ -144,7 +176,8 @@ impl Config {
                 None
             }
         };
-        let access = match access(file.kubernetes, variable) {
+        let kubeconfig = file.kubernetes.kubeconfig(&variable);
+        let access = match access(file.kubernetes, kubeconfig.as_deref(), variable) {
             Ok(access) => Some(access),
             Err((key, message)) => {
                 let place = source.place_of(&["kubernetes", key], None);
@@ -155,17 +188,21 @@ impl Config {
         let read = access.iter().filter(|_| files);
         for (field, message) in read.flat_map(Access::faults) {
             // A line with a token is never quoted, so the place is the table.
-            let (keys, message) = match field {
-                "token" => (vec!["kubernetes"], format!("token_file: {message}")),
-                "ca" => (vec!["kubernetes", "ca_file"], message),
-                "cert" => (vec!["kubernetes", "cert_file"], message),
-                "key" => (vec!["kubernetes", "key_file"], message),
-                field => (vec!["kubernetes", field], message),
+            let (keys, message) = match (field, &kubeconfig) {
+                (field, Some(file)) => {
+                    let message = format!("{}: {field}: {message}", file.display());
+                    (vec!["kubernetes", "kubeconfig"], message)
+                }
+                ("token", None) => (vec!["kubernetes"], format!("token_file: {message}")),
+                ("ca", None) => (vec!["kubernetes", "ca_file"], message),
+                ("cert", None) => (vec!["kubernetes", "cert_file"], message),
+                ("key", None) => (vec!["kubernetes", "key_file"], message),
+                (field, None) => (vec!["kubernetes", field], message),
             };
             problems.push(Problem::at(source.place_of(&keys, None), message));
         }
         problems.finish()?;
-        let Some(access) = access else {
+        let (Some(access), Some(datastore)) = (access, datastore) else {
             // `finish` has returned the problem.
             return Err(source.report(Vec::new()));
         };
@@ -175,7 +212,7 @@ impl Config {
             metrics: file.metrics,
             log: file.log.into_inner(),
             log_format: file.log_format,
-            datastore: file.datastore,
+            datastore,
             access,
             lease,
             variables: Variables::default(),
@@ -249,11 +286,73 @@ fn is_object_name(name: &str) -> bool {
         && !name.contains("..")
 }
 
+/// Returns the datastore of the variables of calico-kube-controllers; or their mistake, without a value.
+fn datastore(variable: impl Fn(&str) -> Option<String>) -> Result<EtcdOptions, String> {
+    let text = |name: &str| variable(name).unwrap_or_default();
+    let mut refused = ETCD_REFUSED.iter();
+    if let Some(name) = refused.find(|name| !text(name).is_empty()) {
+        return Err(format!(
+            "{name} is not supported: use the table `datastore`"
+        ));
+    }
+    let options = EtcdOptions::of_calico(
+        &text("ETCD_ENDPOINTS"),
+        &text("ETCD_CA_CERT_FILE"),
+        &text("ETCD_CERT_FILE"),
+        &text("ETCD_KEY_FILE"),
+    );
+    options.map_err(|why| format!("`datastore` is missing: {why}"))
+}
+
+impl ServerTable {
+    /// Returns the path of the kubeconfig: that of the key, or without a server that of the environment.
+    fn kubeconfig(&self, variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+        let of_environment = || {
+            let path = variable(KUBECONFIG).filter(|path| !path.is_empty());
+            path.filter(|_| self.server.is_none()).map(PathBuf::from)
+        };
+        self.kubeconfig.clone().or_else(of_environment)
+    }
+
+    /// Returns the first key that a kubeconfig replaces.
+    const fn replaced(&self) -> Option<&'static str> {
+        match self {
+            Self {
+                server: Some(_), ..
+            } => Some("server"),
+            Self {
+                ca_file: Some(_), ..
+            } => Some("ca_file"),
+            Self {
+                token_file: Some(_),
+                ..
+            } => Some("token_file"),
+            Self {
+                cert_file: Some(_), ..
+            } => Some("cert_file"),
+            Self {
+                key_file: Some(_), ..
+            } => Some("key_file"),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the access to the API server; or the key of the table and its mistake.
 fn access(
     table: ServerTable,
+    kubeconfig: Option<&Path>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Access, (&'static str, String)> {
+    if let Some(file) = kubeconfig {
+        if let Some(key) = table.replaced() {
+            let message = format!("`{key}`: the kubeconfig {} has it", file.display());
+            return Err((key, message));
+        }
+        let read = Kubeconfig::read(file);
+        let access = read.and_then(|read| read.access(&Overrides::default()));
+        return access.map_err(|error| ("kubeconfig", error.to_string()));
+    }
     let trust = Trust {
         ca: table.ca_file.map(Credential::File),
         token: table.token_file.map(Credential::File),
@@ -268,7 +367,8 @@ fn access(
     match access {
         Ok(Some(access)) => Ok(access),
         Ok(None) => {
-            let message = "`kubernetes.server` is missing, and this is no pod of Kubernetes";
+            let message =
+                "`kubernetes.server` or `kubeconfig` is missing, and this is no pod of Kubernetes";
             Err(("server", message.to_owned()))
         }
         Err(error) => {
@@ -284,113 +384,4 @@ fn access(
 }
 
 #[cfg(test)]
-mod tests {
-    use daemon_common::config::uncommented;
-
-    use super::*;
-
-    const STORE: &str = "[datastore]\nendpoints = [\"http://10.0.0.1:2379\"]\n";
-
-    fn parse(text: &str) -> Result<Config, Report> {
-        Config::parse(&Source::new("kube.toml", text))
-    }
-
-    /// Returns a variable of the environment of a pod.
-    fn of_pod(name: &str) -> Option<String> {
-        let text = match name.ends_with("HOST") {
-            true => "10.96.0.1",
-            false => "443",
-        };
-        Some(text.to_owned())
-    }
-
-    #[test]
-    fn packaged_file_is_valid_and_shows_every_key() {
-        const PACKAGED: &str = include_str!("../../packaging/etc/kube.toml");
-        let shown = parse(&uncommented(PACKAGED)).expect("valid");
-        assert_eq!(shown.control, control());
-        assert!(shown.metrics.is_some(), "an example");
-        for key in ["server", "ca_file", "token_file", "cert_file", "key_file"] {
-            assert!(PACKAGED.contains(&format!("{key} = ")), "{key}");
-        }
-    }
-
-    #[test]
-    fn server_of_a_pod_is_in_its_environment() {
-        let source = Source::new("kube.toml", STORE);
-        let config = Config::check(&source, of_pod, false).expect("valid");
-        assert_eq!(config.access.authority(), "10.96.0.1:443");
-        let lease = config.lease.expect("pods have a lease");
-        assert_eq!(lease.to_string(), "kube-system/cambric-kube");
-        assert!(parse(STORE).is_err(), "no server");
-    }
-
-    #[test]
-    fn mistakes_are_reported_with_their_place() {
-        for (server, place) in [
-            ("server = \"10.0.0.1\"", "kube.toml:4"),
-            ("server = \"https://10.0.0.1\"", "ca_file"),
-            (
-                "server = \"http://10.0.0.1\"\ntoken_file = \"/t\"",
-                "kube.toml:5",
-            ),
-            ("sever = \"http://10.0.0.1\"", "kube.toml:4"),
-        ] {
-            let text = format!("{STORE}[kubernetes]\n{server}\n");
-            let report = parse(&text).expect_err(server).to_string();
-            assert!(report.contains(place), "{report}");
-        }
-        let report = parse("[datastore]\nendpoints = []\n[kubernetes]\nserver = \"http://a\"\n");
-        let report = report.expect_err("no endpoint").to_string();
-        assert!(report.contains("kube.toml:2"), "{report}");
-    }
-
-    #[test]
-    fn lease_is_that_of_the_table() {
-        let server = "[kubernetes]\nserver = \"http://a\"\n";
-        let text = |lease: &str| format!("{STORE}{server}{lease}");
-        assert_eq!(parse(&text("")).expect("valid").lease, None);
-        let with = parse(&text("[lease]\nnamespace = \"net\"\n")).expect("valid");
-        let again = parse(&text("[lease]\nnamespace = \"net\"\n")).expect("valid");
-        assert!(with.changed_keys(&again).is_empty(), "another identity");
-        let lease = with.lease.clone().expect("a lease");
-        assert_eq!(lease.to_string(), "net/cambric-kube");
-        assert_ne!(
-            Some(lease.identity),
-            again.lease.map(|lease| lease.identity)
-        );
-        let other = parse(&text("[lease]\nname = \"b\"\n")).expect("valid");
-        assert_eq!(with.changed_keys(&other), ["lease"]);
-        let report = parse(&text("[lease]\nname = \"A/b\"\n")).expect_err("invalid");
-        assert!(report.to_string().contains("kube.toml:6"), "{report}");
-        let source = Source::new("kube.toml", format!("{STORE}[lease]\nenabled = false\n"));
-        let config = Config::check(&source, of_pod, false).expect("valid");
-        assert_eq!(config.lease, None);
-    }
-
-    #[test]
-    fn files_of_credentials_are_read() {
-        let keys = ["ca_file", "token_file", "cert_file", "key_file"];
-        let lines = keys.map(|key| format!("{key} = \"/nonexistent/{key}\"\n"));
-        let text = format!(
-            "{STORE}[kubernetes]\nserver = \"https://a\"\n{}",
-            lines.concat()
-        );
-        let source = Source::new("kube.toml", &text);
-        assert!(Config::check(&source, |_| None, false).is_ok());
-        let report = Config::check(&source, |_| None, true).expect_err("no files");
-        let report = report.to_string();
-        for key in keys {
-            assert!(report.contains(&format!("/nonexistent/{key}")), "{report}");
-        }
-    }
-
-    #[test]
-    fn changed_keys_are_named() {
-        let text = |server: &str| format!("{STORE}[kubernetes]\nserver = \"http://{server}\"\n");
-        let before = parse(&text("a")).expect("valid");
-        assert!(before.changed_keys(&before).is_empty());
-        let after = parse(&text("b")).expect("valid");
-        assert_eq!(before.changed_keys(&after), ["kubernetes"]);
-    }
-}
+mod tests;

@@ -161,6 +161,7 @@ const KEYS: &[(&str, Type)] = &[
     ("keepalive", Seconds),
     ("kernel", Section),
     ("key_file", Path),
+    ("kubeconfig", Path),
     ("limit", Number),
     ("link_local_per_minute", Number),
     ("listen", List(&Listener)),

@@ -6,6 +6,7 @@ mod configured;
 mod failures;
 mod guarded;
 mod kubectl;
+mod program;
 mod replicas;
 mod rig;
 mod served;
