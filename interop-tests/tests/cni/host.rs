@@ -278,7 +278,7 @@ impl Node {
         let input = self.site.save(&name, &config.to_string());
         let plugin = match config["type"].as_str() {
             Some("cambric-ipam") => own("cambric-ipam"),
-            Some("cambric-cni") | None => own("cambric-cni"),
+            Some("cambric-cni" | "calico") | None => own("cambric-cni"),
             Some(other) => PathBuf::from("/usr/lib/cni").join(other),
         };
         let directory = own("cambric-cni")

@@ -42,7 +42,7 @@ fn control(site: &Site) -> PathBuf {
     site.host.directory().join("kube.sock")
 }
 
-fn start_controller(fabric: &Fabric, site: &Site) -> Process {
+pub(crate) fn start_controller(fabric: &Fabric, site: &Site) -> Process {
     let text = format!(
         "control = {:?}\n{}[kubernetes]\nserver = \"http://{}\"\n",
         control(site),
@@ -56,7 +56,7 @@ fn start_controller(fabric: &Fabric, site: &Site) -> Process {
 }
 
 /// Waits until the controller reports that it is ready, and returns its status.
-async fn ready(site: &Site) -> Status {
+pub(crate) async fn ready(site: &Site) -> Status {
     let ready = until::<Status, Error>(PATIENCE, "the controller is ready", async || {
         Ok(match call(&control(site), &Command::Status {}).await {
             Ok(Reply::Status(status)) if status.ready => Ok(status),
@@ -101,7 +101,10 @@ fn network_policy_of_the_api_server_filters_packets() {
             api.apply(pod("client", 1));
             api.apply(pod("server", 2));
             let kubeconfig = here.site.save("kubeconfig", &api.kubeconfig(None, None));
-            let more = json!({ "kubernetes": { "kubeconfig": kubeconfig } });
+            // The names and fields of Calico's manifest.
+            let more = json!({"kubernetes": {"kubeconfig": kubeconfig}, "type": "calico",
+                "ipam": {"type": "calico-ipam", "assign_ipv6": "true"}, "cniVersion": "1.0.0",
+                "mtu": 0, "log_level": "info", "log_file_path": "/var/log/calico/cni/cni.log"});
             let (client, server) = (
                 Container::new(&fabric, "client").await.of_kubelet("client"),
                 Container::new(&fabric, "server").await.of_kubelet("server"),

@@ -10,6 +10,7 @@ mod kubernetes;
 mod pods;
 mod policed;
 mod roles;
+mod rolling;
 mod runtime;
 mod shaped;
 
