@@ -1,5 +1,6 @@
 //! Large own transactions, which are not followed.
 
+use std::net::Ipv4Addr;
 use std::thread;
 
 use cambric_felix::agent::{HostCommand, HostEvent};
@@ -79,4 +80,41 @@ fn commands_wait_for_the_thread_of_a_large_write() {
             assert_listed(&wanted);
         });
     });
+}
+
+#[test]
+fn network_of_a_hundred_thousand_is_a_small_transaction() {
+    lab(
+        "network_of_a_hundred_thousand_is_a_small_transaction",
+        || {
+            const NAME: &str = "cali40s-large";
+            let net = |n: u32| {
+                let first = Ipv4Addr::from(0x0a00_0000 + 4 * n);
+                Key::Net(format!("{first}/30").parse().unwrap())
+            };
+            let with = |keys: &mut dyn Iterator<Item = Key>| {
+                let mut wanted = ruleset(&[]);
+                let set = Set::of(SetKind::Nets(Family::V4), keys);
+                wanted.sets.insert(NAME.into(), set);
+                wanted
+            };
+            let mut rules = Keeper::open();
+            apply(&mut rules, &with(&mut (0..100_000).map(net)));
+            assert_eq!(rules.check(), Checked::Intact);
+            // One leaves and one comes: the notifications are those of a few elements.
+            let before = rules.rules.effort().notifications;
+            let changed = with(&mut (1..100_001).map(net));
+            apply(&mut rules, &changed);
+            assert_eq!(rules.check(), Checked::Intact);
+            let notified = rules.rules.effort().notifications - before;
+            assert!(notified <= 10, "{notified}");
+            let listed = run(&format!("nft list set inet cambric-felix {NAME}"));
+            let mut words = listed.split([' ', ',', '\t', '\n']);
+            let first = words.find(|word| word.ends_with("/30"));
+            let last = words.rfind(|word| word.ends_with("/30"));
+            assert_eq!((first, last), (Some("10.0.0.4/30"), Some("10.6.26.128/30")));
+            assert_eq!(listed.matches("/30").count(), 100_000);
+            assert_eq!(rules.foreign_edits, 0);
+        },
+    );
 }
