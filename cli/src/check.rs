@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use calico_store::{KeyRange, Store};
-use rule_audit::evaluator::REFLECTORS;
+use rule_audit::evaluator::{REFLECTORS, SERVICES};
 use rule_audit::{Fabric, Finding, Listing, Report, Results, audit};
 
 use crate::resources::Connection;
@@ -88,6 +88,9 @@ struct Rules {
     /// More services of the fabric, such as the endpoints of the datastore
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     control_services: Vec<SocketAddr>,
+    /// A table of another program that may decide about packets, such as 'ip nat'; repeat for several
+    #[arg(long, value_name = "FAMILY NAME", value_parser = known_table)]
+    known_table: Vec<(String, String)>,
     /// Continue, and compare the changed part after each commit of nftables
     #[arg(short, long, conflicts_with = "listing")]
     monitor: bool,
@@ -139,6 +142,17 @@ async fn rules(args: Rules) -> Result<ExitCode> {
     Ok(status(&report))
 }
 
+/// Reads a table: the family and the name, as `nft list tables` prints them.
+fn known_table(text: &str) -> Result<(String, String), String> {
+    match *text.split_ascii_whitespace().collect::<Vec<_>>() {
+        [family, name] if audit::is_foreign(family, name) => {
+            Ok((family.to_owned(), name.to_owned()))
+        }
+        [_, _] => Err("a table of Cambric is always compared".to_owned()),
+        _ => Err("the value is a family and a name, such as 'ip nat'".to_owned()),
+    }
+}
+
 /// Returns the exit status for a report.
 fn status(report: &Report) -> ExitCode {
     match (report.is_equal(), report.is_different()) {
@@ -162,10 +176,10 @@ async fn read(args: &Rules, store: &impl Store, node: &str) -> Result<(Fabric, L
     Ok((fabric, listing))
 }
 
-/// Reads all resources, and the running route reflectors.
+/// Reads all resources, the running route reflectors, and the endpoints of services.
 async fn stored(store: &impl Store) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut stored = BTreeMap::new();
-    for prefix in [RESOURCES, REFLECTORS] {
+    for prefix in [RESOURCES, REFLECTORS, SERVICES] {
         let listed = store.list(KeyRange::prefix(prefix)).await?;
         stored.extend(listed.items.into_iter().filter_map(|item| {
             let key = std::str::from_utf8(&item.key).ok()?;

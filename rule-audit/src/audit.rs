@@ -1,5 +1,6 @@
 //! The comparison of all endpoints of a host.
 
+mod foreign;
 mod frame;
 mod host_guard;
 
@@ -8,6 +9,7 @@ use std::fmt::{self, Display, Formatter};
 
 use foldhash::fast::FixedState;
 
+pub use self::foreign::is_foreign;
 use crate::evaluator::{Cut, Fabric, Guard, Hook, HostHook, Spec, Translation};
 use crate::limits::PROGRAMS_KEPT;
 use crate::packet::{Family, Packet};
@@ -33,6 +35,8 @@ pub enum Subject {
     Table,
     /// The table of the host guard.
     HostGuard,
+    /// A table that is not compared: family and name.
+    Foreign(String, String),
     /// Interfaces that belong to no endpoint, such as an uplink, or a workload interface without an
     /// endpoint.
     Interface(String),
@@ -119,6 +123,7 @@ impl Display for Subject {
                 let (family, name) = crate::evaluator::HOST_GUARD;
                 write!(f, "table {family} {name}")
             }
+            Self::Foreign(family, name) => write!(f, "table {family} {name}"),
             Self::Interface(name) => write!(f, "interface {name}"),
             Self::Endpoint(name, interface) => write!(f, "endpoint {name} ({interface})"),
         }

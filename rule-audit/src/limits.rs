@@ -3,6 +3,9 @@
 /// Maximum length of a listing of the kernel's rules, in octets.
 pub const LISTING_OCTETS_MAX: usize = 256 << 20;
 
+/// Maximum number of addresses with their ports in one slice of a service, as in Felix.
+pub const SLICE_MEMBERS_MAX: usize = 100_000;
+
 /// Maximum number of names of changed objects: beyond it, everything is compared.
 pub const TOUCHED_MAX: usize = 4096;
 

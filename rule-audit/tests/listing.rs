@@ -619,3 +619,123 @@ fn base_chain_that_is_not_compared_is_checked() {
         );
     }
 }
+
+#[test]
+fn foreign_table_with_a_verdict_is_unknown() {
+    const TABLE: (&str, &str) = ("ip", "nat");
+    let in_table = |(family, table): (&str, &str), policy: &str, expressions: &Value| {
+        let chain = |name: &str| {
+            json!({"chain": {"family": family, "table": table, "name": name,
+            "type": "filter", "hook": "forward", "prio": 5, "policy": policy}})
+        };
+        let mut inner = chain("inner");
+        inner["chain"]
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "hook");
+        let rule = |chain: &str, expressions: &Value| {
+            json!({"rule": {"family": family,
+            "table": table, "chain": chain, "handle": 7, "expr": expressions}})
+        };
+        let jump = json!([{"jump": {"target": "inner"}}]);
+        let list = [
+            chain("own"),
+            inner,
+            rule("own", &jump),
+            rule("inner", expressions),
+        ];
+        with(
+            &[json!({"table": {"family": family, "name": table}})]
+                .into_iter()
+                .chain(list)
+                .collect::<Vec<Value>>(),
+        )
+    };
+    let map = |verdict: &str| {
+        json!([{"vmap": {"key": {"meta": {"key": "iifname"}},
+        "data": {"set": [["eth0", {verdict: null}]]}}}])
+    };
+    let named = json!([{"vmap": {"key": {"meta": {"key": "iifname"}}, "data": "@missing"}}]);
+    let counted = json!([{"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": 6}},
+        {"counter": null}, {"log": null}, {"accept": null}]);
+    for (expressions, is_equal) in [
+        (counted, true),
+        (map("accept"), true),
+        (map("drop"), false),
+        (named, false),
+        (json!([{"return": null}]), true),
+        (json!([{"drop": null}]), false),
+        (json!([{"reject": {"type": "tcp reset"}}]), false),
+        (json!([{"dnat": {"addr": "10.0.0.9"}}]), false),
+        (json!([{"masquerade": null}]), false),
+        (json!([{"queue": {"num": 0}}]), false),
+        (json!([{"notrack": null}]), false),
+        (json!([{"fwd": {"dev": "eth1"}}]), false),
+        (json!([{"flow": {"op": "add", "flowtable": "@f"}}]), false),
+        (
+            json!([{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}}]),
+            false,
+        ),
+        (json!([{"xt": {"type": "target", "name": "MARK"}}]), false),
+        (json!([{"a later one": null}]), false),
+    ] {
+        let report = compared(&store(), &in_table(TABLE, "accept", &expressions));
+        assert_eq!(report.is_equal(), is_equal, "{expressions} {report:#?}");
+        assert!(!report.is_different(), "{expressions}");
+        let subject = Subject::Foreign(TABLE.0.to_owned(), TABLE.1.to_owned());
+        if let Some(results) = report.subjects.get(&subject) {
+            assert_eq!(results.unknown[0].chain, "own");
+            assert!(
+                results.unknown[0]
+                    .wanted
+                    .starts_with("chain inner handle 7: ")
+            );
+        }
+    }
+    let (empty, drop, flow) = (
+        json!([]),
+        json!([{"drop": null}]),
+        json!([{"flow": {"op": "add", "flowtable": "@offloaded"}}]),
+    );
+    // A policy; the tables of Felix with their own verdicts, and with others.
+    for (table, policy, expressions, is_equal) in [
+        (TABLE, "drop", &empty, false),
+        (("netdev", "cambric-felix"), "accept", &drop, true),
+        (("netdev", "cambric-felix"), "accept", &flow, false),
+        (("arp", "cambric-felix"), "accept", &drop, true),
+        (("inet", "cambric-felix-record"), "accept", &drop, false),
+        (("inet", "cambric-felix-offload"), "accept", &flow, true),
+        (("inet", "cambric-felix-offload"), "accept", &drop, false),
+        (("inet", "cambric-felix-boot"), "drop", &empty, false),
+        (("ip6", "cambric-felix"), "accept", &drop, false),
+    ] {
+        let text = in_table(table, policy, expressions);
+        assert_eq!(
+            compared(&store(), &text).is_equal(),
+            is_equal,
+            "{table:?} {expressions}"
+        );
+    }
+    let closed = in_table(TABLE, "drop", &empty);
+    // The kernel ignores a dormant table. A known one is noted.
+    let name = format!(r#""name":"{}""#, TABLE.1);
+    assert_eq!(closed.matches(&name).count(), 1, "{closed}");
+    let dormant = closed.replace(&name, &format!(r#"{name},"flags":["dormant"]"#));
+    assert!(compared(&store(), &dormant).is_equal());
+    let fabric = Fabric::read(&store(), "n1", |settings| {
+        let exception = "10.65.0.1".parse().unwrap();
+        settings.control.exceptions = vec![(exception, exception)];
+        let known = (TABLE.0.to_owned(), TABLE.1.to_owned());
+        settings.known_tables.insert(known);
+    });
+    let report = audit(&fabric, &Listing::parse(&closed).unwrap());
+    assert!(report.is_equal(), "{report:#?}");
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.starts_with("table ip nat ")),
+        "{:?}",
+        report.notes
+    );
+}

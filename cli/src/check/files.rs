@@ -231,6 +231,9 @@ impl Files {
         }
         settings.control.clone_from(&self.control);
         settings.host_guard.clone_from(&self.host_guard);
+        settings
+            .known_tables
+            .extend(args.known_table.iter().cloned());
     }
 }
 

@@ -1,5 +1,6 @@
 //! `cambric check rules --monitor`: follows the commits of nftables, and compares the changed part after each.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use netlink::nftables::NETLINK_NETFILTER;
 use netlink::{Notification, Notifications};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rule_audit::audit::is_foreign;
 use rule_audit::{Report, Touched, audit_touched};
 use tokio::time::{Instant, sleep_until};
 
@@ -46,8 +48,16 @@ const ELEMENT_KEY: u16 = 1;
 const DATA_VALUE: u16 = 1;
 /// `NFTA_GEN_ID`.
 const GENERATION_ID: u16 = 1;
-/// `NFPROTO_INET`.
+/// `NFPROTO_INET` and the other families, with their names.
 const INET: u8 = 1;
+const FAMILIES: [(u8, &str); 6] = [
+    (INET, "inet"),
+    (2, "ip"),
+    (3, "arp"),
+    (5, "netdev"),
+    (7, "bridge"),
+    (10, "ip6"),
+];
 /// Octets of `nfgenmsg`, and of the name of an interface in a key.
 const HEADER_OCTETS: usize = 4;
 const INTERFACE_OCTETS: usize = 16;
@@ -65,13 +75,15 @@ const NO_WRITER: u32 = u32::MAX;
 /// The commits since the last check.
 #[derive(Debug, Default)]
 struct Commits {
-    /// The first and the last generation that names Felix's table.
+    /// The first and the last generation that names Felix's table, or one that is not known.
     generations: Option<(u32, u32)>,
     touched: Touched,
     /// A commit of which the end was not read yet.
     open: Touched,
     /// Notifications were lost.
     has_gap: bool,
+    /// Tables of other programs without a comparison.
+    known_tables: BTreeSet<(String, String)>,
 }
 
 impl Commits {
@@ -95,10 +107,16 @@ impl Commits {
             }
             return;
         }
-        let table = find(attributes, TABLE).map(text);
-        let own = rule_audit::audit::TABLE.1;
-        if notification.payload.first() == Some(&INET) && table.as_deref() == Some(own) {
+        let family = notification.payload.first().copied().and_then(family);
+        let family = family.unwrap_or_default();
+        let name = find(attributes, TABLE).map(text).unwrap_or_default();
+        if (family, &*name) == rule_audit::audit::TABLE {
             add(&mut self.open, notification.kind, attributes);
+        } else if is_foreign(family, &name) {
+            let table = (family.to_owned(), name);
+            if !self.known_tables.contains(&table) {
+                self.open.add_foreign();
+            }
         }
     }
 
@@ -132,6 +150,12 @@ impl Commits {
         };
         Some((title, touched))
     }
+}
+
+/// Returns the name of a family in a notification.
+fn family(number: u8) -> Option<&'static str> {
+    let found = FAMILIES.iter().find(|(known, _)| *known == number);
+    found.map(|(_, name)| *name)
 }
 
 /// Adds the object of a notification.
@@ -176,7 +200,10 @@ pub(super) async fn run(args: &Rules, store: &impl Store, node: &str) -> Result<
     let descriptor = Arc::new(notifications.as_fd().try_clone_to_owned()?);
     let report = compared(args, store, node, &Touched::everything()).await?;
     print(&report_text(&report, node, args.all))?;
-    let mut commits = Commits::default();
+    let mut commits = Commits {
+        known_tables: args.known_table.iter().cloned().collect(),
+        ..Commits::default()
+    };
     loop {
         let pace = Pace::new();
         let (title, touched) = loop {
@@ -298,8 +325,11 @@ mod tests {
                 NEW_ELEMENT,
                 object(INET, OWN, &[(SET_NAME, b"t\0"), (ELEMENTS, &elements)]),
             ),
-            (NEW_RULE, object(INET, "other", &[(RULE_CHAIN, b"no\0")])),
-            (NEW_RULE, object(2, OWN, &[(RULE_CHAIN, b"no\0")])),
+            (
+                NEW_RULE,
+                object(INET, "cambric-guard", &[(RULE_CHAIN, b"no\0")]),
+            ),
+            (NEW_RULE, object(5, OWN, &[(RULE_CHAIN, b"no\0")])),
             (NEW_GENERATION, end(5)),
         ];
         let mut wanted = Touched::default();
@@ -315,6 +345,30 @@ mod tests {
         assert_eq!(taken(&all[4..]).next(), None);
         let two = [all.as_slice(), &[all[0].clone(), (NEW_GENERATION, end(6))]].concat();
         assert_eq!(taken(&two).next().unwrap().0, "commits 5-6");
+    }
+
+    #[test]
+    fn commit_of_an_unknown_table_leads_to_a_check_of_tables() {
+        let mut foreign = Touched::default();
+        foreign.add_foreign();
+        let rule = |family, table| (NEW_RULE, object(family, table, &[(RULE_CHAIN, b"no\0")]));
+        for (family, table, wanted) in [
+            (INET, "other", Some(&foreign)),
+            (2, "cambric-felix", Some(&foreign)),
+            (INET, "cambric-felix-boot", Some(&foreign)),
+            (2, "nat", None),
+            (INET, "nat", Some(&foreign)),
+            (INET, "cambric-felix-offload", None),
+        ] {
+            let mut commits = Commits::default();
+            let known = ("ip".to_owned(), "nat".to_owned());
+            commits.known_tables.insert(known);
+            for (kind, payload) in [rule(family, table), (NEW_GENERATION, end(5))] {
+                commits.take(Notification::new(kind, 1, &payload));
+            }
+            let found = commits.next().map(|(_, touched)| touched);
+            assert_eq!(found.as_ref(), wanted, "{family} {table}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,6 +31,9 @@ const MISTAKES: usize = 220;
 /// Minimum number of them that are found.
 const MISTAKES_MIN: usize = 200;
 
+/// Tables of the labs in the host's namespace: they translate services, and drop resets of the host.
+const KNOWN_TABLES: [&str; 2] = ["other", "silent"];
+
 pub(crate) type Stored = BTreeMap<String, Value>;
 
 /// Lists the rules of the thread's namespace.
@@ -44,7 +47,9 @@ fn compared(stored: &Stored) -> Report {
 }
 
 pub(crate) fn fabric(stored: &Stored) -> Fabric {
-    Fabric::read(stored, common::NODE, |_| {})
+    Fabric::read(stored, common::NODE, |settings| {
+        settings.known_tables = KNOWN_TABLES.map(|name| ("inet".into(), name.into())).into();
+    })
 }
 
 /// Returns generated datastores.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Report, Subject, TABLE};
-use crate::evaluator::{Cut, Fabric, Guard, HOST_GUARD, Hook, HostHook, Translation};
+use super::{Report, Subject, foreign};
+use crate::evaluator::{Cut, Fabric, Guard, Hook, HostHook, Translation};
 use crate::ruleset::{Base, Listing, Table, budget, clears_mark, single};
 
 /// A base chain that is not compared, or not as a whole. It accepts nothing that another chain would drop.
@@ -154,15 +154,7 @@ pub(super) fn check(report: &mut Report, fabric: &Fabric, listing: &Listing, tab
             None => {}
         }
     }
-    for ((family, name), other) in &listing.tables {
-        let has_base = other.chains.values().any(|chain| chain.base.is_some());
-        let is_compared = [TABLE, HOST_GUARD].contains(&(&**family, &**name));
-        if !is_compared && has_base {
-            report.notes.push(format!(
-                "table {family} {name} is not compared: it may drop, translate or redirect"
-            ));
-        }
-    }
+    foreign::check(report, fabric, listing);
 }
 
 /// Returns whether connections are cut: one of the chains is enough, as the others must be there then.

@@ -14,6 +14,7 @@ use super::policies::{Policy, Tier, policy, tier};
 use super::pools::Pools;
 use super::rules::{Rule, rules};
 use super::settings::Settings;
+use super::slices::{SERVICES, services};
 use super::stored::{REFLECTORS, Stored};
 use super::tunnels::Tunnels;
 use super::values::{Labels, labels};
@@ -116,7 +117,8 @@ impl Fabric {
         let unread = fabric.control.unread.iter();
         let unread = unread.map(|reason| format!("control ports are not known: {reason}"));
         fabric.faults.extend(unread);
-        fabric.members = Members::new(members);
+        let slices = store.below(SERVICES.to_owned());
+        fabric.members = Members::new(members, services(slices));
         fabric.find_conflicts();
         fabric
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::selector::{Selector, Test};
+use super::slices::{Service, ServiceName};
 use super::values::{
     Labels, NAMESPACE, OF_ACCOUNT, OF_NAMESPACE, ORCHESTRATOR, SERVICE_ACCOUNT, labels,
     protocol_number, texts,
@@ -39,12 +40,14 @@ pub(super) struct Members {
     by_value: BTreeMap<(String, String), Vec<usize>>,
     /// The addresses of selectors that were evaluated.
     known: RefCell<BTreeMap<(Selector, Family), Arc<Ranges>>>,
+    services: BTreeMap<ServiceName, Service>,
 }
 
 impl Members {
-    pub(super) fn new(all: Vec<Member>) -> Self {
+    pub(super) fn new(all: Vec<Member>, services: BTreeMap<ServiceName, Service>) -> Self {
         let mut members = Self {
             all,
+            services,
             ..Self::default()
         };
         for (at, member) in members.all.iter().enumerate() {
@@ -55,6 +58,11 @@ impl Members {
             }
         }
         members
+    }
+
+    /// Returns a service that the datastore has a slice of.
+    pub(super) fn service(&self, name: &ServiceName) -> Option<&Service> {
+        self.services.get(name)
     }
 
     /// Returns the addresses of the selected members.

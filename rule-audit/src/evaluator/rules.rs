@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::members::Members;
+use super::ports::Port;
 use super::selector::Selector;
+use super::slices::ServiceName;
 use super::values::{NAMESPACE, OF_ACCOUNT, OF_NAMESPACE, SERVICE_ACCOUNT, protocol_number, texts};
 use crate::packet::{Family, Field, protocol};
 use crate::ranges::{Ranges, parse_network};
@@ -50,6 +52,15 @@ struct End {
     not_selector: Option<Selector>,
     ports: Option<Ports>,
     not_ports: Option<Ports>,
+    service: Option<ServiceName>,
+}
+
+/// Why a rule with services is not evaluated by their endpoints.
+enum ServiceFault {
+    /// The datastore has no slice of a service.
+    Missing,
+    /// A slice cannot be read.
+    Unknown(String),
 }
 
 /// Ports by number and by name.
@@ -97,37 +108,43 @@ impl Rule {
         family: Family,
         steps: &mut Vec<Step>,
     ) {
-        let (text, found) = match &self.conditions {
-            Ok(conditions) => {
-                let found = conditions.of(space, members, family);
-                (self.place.clone(), found.map(|found| (found, self.action)))
-            }
+        let mut add = |space: &mut Space, conditions: Vec<ConditionId>, act: Act, text: String| {
+            let place = space.place(text);
+            steps.push(Step {
+                conditions,
+                act,
+                place,
+            });
+        };
+        let conditions = match &self.conditions {
+            Ok(conditions) => conditions,
             Err(field) => {
                 let text = format!("{}: {field} is not evaluated", self.place);
-                let place = space.place(text);
-                steps.push(Step {
-                    conditions: Vec::new(),
-                    act: Act::Unknown,
-                    place,
-                });
-                return;
+                return add(space, Vec::new(), Act::Unknown, text);
             }
         };
-        let Some((conditions, action)) = found else {
-            return;
-        };
-        let act = match action {
+        let act = match self.action {
             Action::Allow => Act::Accept,
             Action::Deny => Act::Drop,
             Action::Pass => Act::Return,
             Action::Log => return,
         };
-        let place = space.place(text);
-        steps.push(Step {
-            conditions,
-            act,
-            place,
-        });
+        match conditions.service_fault(members) {
+            // Such an `Allow` is left out. Others drop all packets that reach them.
+            Some(ServiceFault::Missing) if act == Act::Accept => return,
+            Some(ServiceFault::Missing) => {
+                let text = format!("{}: the service has no slice", self.place);
+                return add(space, Vec::new(), Act::Drop, text);
+            }
+            Some(ServiceFault::Unknown(reason)) => {
+                let text = format!("{}: {reason}", self.place);
+                return add(space, Vec::new(), Act::Unknown, text);
+            }
+            None => {}
+        }
+        if let Some(conditions) = conditions.of(space, members, family) {
+            add(space, conditions, act, self.place.clone());
+        }
     }
 }
 
@@ -140,6 +157,21 @@ impl Conditions {
             && self.not_icmp.is_none()
             && self.source.is_empty()
             && self.destination.is_empty()
+    }
+
+    /// Returns the fault of the services, if they have one.
+    fn service_fault(&self, members: &Members) -> Option<ServiceFault> {
+        let ends = [&self.source, &self.destination];
+        let names = ends.iter().filter_map(|end| end.service.as_ref());
+        let mut fault = None;
+        for name in names {
+            let service = members.service(name);
+            let Some(service) = service else {
+                return Some(ServiceFault::Missing);
+            };
+            fault = fault.or_else(|| service.fault.clone());
+        }
+        fault.map(ServiceFault::Unknown)
     }
 
     /// Returns the conditions for packets of one IP version; `None` if none of them matches.
@@ -197,6 +229,7 @@ impl End {
             && self.not_selector.is_none()
             && self.ports.is_none()
             && self.not_ports.is_none()
+            && self.service.is_none()
     }
 
     fn addresses(
@@ -218,6 +251,17 @@ impl End {
                 return None;
             }
             all.push(space.is_in(field, own, is));
+        }
+        let service = self.service.as_ref();
+        if let Some(service) = service.and_then(|name| members.service(name)) {
+            // Only a destination has the ports of the service.
+            all.push(match field {
+                Field::Source => space.is_in(field, service.addresses(family), true),
+                _ => {
+                    let fields = vec![field, Field::Protocol, Field::DestinationPort];
+                    space.has_row(fields, service.rows(family), true)
+                }
+            });
         }
         for (selector, is) in [(&self.selector, true), (&self.not_selector, false)] {
             if let Some(selector) = selector {
@@ -260,7 +304,7 @@ const RULE: [&str; 9] = [
 ];
 
 /// The fields of an end of a rule.
-const END: [&str; 8] = [
+const END: [&str; 9] = [
     "nets",
     "notNets",
     "selector",
@@ -269,6 +313,7 @@ const END: [&str; 8] = [
     "serviceAccounts",
     "ports",
     "notPorts",
+    "services",
 ];
 
 /// Rejects fields without a meaning here.
@@ -324,7 +369,10 @@ fn conditions(rule: &Value, namespace: Option<&str>) -> Result<Conditions, Strin
         Some(protocol::TCP | protocol::UDP | protocol::SCTP)
     );
     let end = |field: &str| {
-        end(&rule[field], namespace, has_ports).map_err(|inner| format!("{field}.{inner}"))
+        let value = &rule[field];
+        let service = service(value, namespace, field == "destination");
+        let end = service.and_then(|service| end(value, namespace, has_ports, service));
+        end.map_err(|inner| format!("{field}.{inner}"))
     };
     Ok(Conditions {
         family,
@@ -359,7 +407,40 @@ fn icmp(value: &Value, is_icmp: bool) -> Option<Icmp> {
     }
 }
 
-fn end(value: &Value, namespace: Option<&str>, has_ports: bool) -> Result<End, String> {
+/// Reads the service of an end, with its default namespace.
+fn service(
+    value: &Value,
+    namespace: Option<&str>,
+    is_destination: bool,
+) -> Result<Option<ServiceName>, String> {
+    let given = &value["services"];
+    if given.is_null() {
+        return Ok(None);
+    }
+    known(given, &["name", "namespace"], "services.")?;
+    let text = |field: &str| given[field].as_str().filter(|text| !text.is_empty());
+    let name = text("name").ok_or("services.name")?;
+    let namespace = text("namespace").or(namespace);
+    let namespace = namespace.ok_or("services.namespace")?;
+    // No other field selects the same end.
+    let besides = END.iter().filter(|field| match **field {
+        "services" => false,
+        "ports" | "notPorts" => is_destination,
+        _ => true,
+    });
+    let mut besides = besides.map(|field| &value[*field]);
+    match besides.any(|other| !is_empty(other) || other.is_object()) {
+        true => Err("services".to_owned()),
+        false => Ok(Some((namespace.to_owned(), name.to_owned()))),
+    }
+}
+
+fn end(
+    value: &Value,
+    namespace: Option<&str>,
+    has_ports: bool,
+    service: Option<ServiceName>,
+) -> Result<End, String> {
     known(value, &END, "")?;
     let nets = |field: &str| {
         let given = value[field].as_array().map_or(0, Vec::len);
@@ -386,6 +467,7 @@ fn end(value: &Value, namespace: Option<&str>, has_ports: bool) -> Result<End, S
         not_selector: selector(value, "notSelector")?,
         ports: ports("ports")?,
         not_ports: ports("notPorts")?,
+        service,
     })
 }
 
@@ -436,34 +518,16 @@ fn selected(value: &Value, namespace: Option<&str>) -> Result<Option<Selector>, 
     })
 }
 
-/// Reads ports: numbers, ranges `first:last`, and names.
+/// Reads a list of ports.
 fn ports(list: &Value) -> Option<Ports> {
     let mut read = Ports {
         numbers: Vec::new(),
         names: BTreeSet::new(),
     };
     for port in list.as_array()? {
-        let number = |text: &str| text.parse::<u16>().ok().map(u128::from);
-        if let Some(one) = port.as_u64() {
-            let one = u16::try_from(one).ok()?.into();
-            read.numbers.push((one, one));
-            continue;
-        }
-        let text = port.as_str()?;
-        match text.split_once(':') {
-            Some((first, last)) => {
-                let (first, last) = (number(first)?, number(last)?);
-                if first > last {
-                    return None;
-                }
-                read.numbers.push((first, last));
-            }
-            None => match number(text) {
-                Some(one) => read.numbers.push((one, one)),
-                None => {
-                    read.names.insert(text.to_owned());
-                }
-            },
+        match Port::parse(port)? {
+            Port::Range(first, last) => read.numbers.push((first.into(), last.into())),
+            Port::Name(name) => drop(read.names.insert(name)),
         }
     }
     Some(read)

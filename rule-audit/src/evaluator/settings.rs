@@ -1,5 +1,6 @@
 //! Settings of the packet filter.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
@@ -60,6 +61,8 @@ pub struct Settings {
     pub metrics: Socket,
     /// The correct host guard; `None`: it is not known.
     pub host_guard: Option<HostGuard>,
+    /// Tables of other programs, by family and name: their decisions do not make the result unknown.
+    pub known_tables: BTreeSet<(String, String)>,
 }
 
 /// A socket of Felix that other hosts may reach.
@@ -127,6 +130,7 @@ impl Default for Settings {
             health: Socket::off(9099),
             metrics: Socket::off(9091),
             host_guard: None,
+            known_tables: BTreeSet::new(),
         }
     }
 }

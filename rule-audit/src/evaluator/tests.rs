@@ -222,10 +222,129 @@ fn names_of_ports_are_those_of_the_selected_end() {
     assert_eq!(outcome(&store, &to(3, 8003)), Outcome::Drop);
 }
 
+/// Returns the outcome of a rule followed by an `Allow`, with these slices of services.
+fn with_slices(rule: &Value, slices: &[(&str, Value)], packet: &Packet) -> Outcome {
+    let mut store = store();
+    for (key, value) in slices {
+        store.insert(format!("{SERVICES}{key}"), value.clone());
+    }
+    let rules = json!({"ingress": [rule, {"action": "Allow"}]});
+    put(&mut store, "networkpolicies/prod/p", &rules);
+    outcome(&store, packet)
+}
+
+#[test]
+fn service_of_a_rule_is_its_slices() {
+    let slice = |addresses: &[&str], ports: Value| json!({"endpoints": [{"addresses": addresses}], "ports": ports});
+    let slices = [
+        (
+            "prod/web/a",
+            slice(&["10.65.0.2", "fd65::2", "www"], json!([{"port": 8000}])),
+        ),
+        (
+            "prod/web/b",
+            slice(
+                &["10.65.0.3"],
+                json!([{"protocol": "UDP", "port": 53},
+            {"protocol": "ICMP", "port": 54}, {"protocol": "TCP"}, {"port": 0}]),
+            ),
+        ),
+        ("test/web/a", slice(&["10.65.0.4"], json!([{"port": 8000}]))),
+        ("prod/empty/a", json!({})),
+        // No keys of slices.
+        ("prod/web", slice(&["10.65.0.9"], json!([{"port": 8000}]))),
+        (
+            "prod/web/a/b",
+            slice(&["10.65.0.9"], json!([{"port": 8000}])),
+        ),
+        ("prod/web/-", slice(&["10.65.0.9"], json!([{"port": 8000}]))),
+    ];
+    let of = |name: &str| json!({"services": {"name": name}});
+    let elsewhere = json!({"services": {"name": "web", "namespace": "test"}});
+    for (services, source, matches) in [
+        (of("web"), "10.65.0.2", true),
+        (of("web"), "fd65::2", true),
+        (of("web"), "10.65.0.3", true),
+        (of("web"), "10.65.0.4", false),
+        (of("web"), "10.65.0.9", false),
+        (of("web"), "fd65::3", false),
+        (of("empty"), "10.65.0.2", false),
+        (elsewhere.clone(), "10.65.0.4", true),
+        (elsewhere, "10.65.0.2", false),
+    ] {
+        let rule = json!({"action": "Deny", "source": services});
+        let found = with_slices(&rule, &slices, &from(source, 6, 1));
+        assert_eq!(found == Outcome::Drop, matches, "{rule} {source}");
+    }
+    let rule = json!({"action": "Deny", "destination": of("web")});
+    for (to, protocol, port, matches) in [
+        ("10.65.0.2", 6, 8000, true),
+        ("10.65.0.2", 17, 8000, false),
+        ("10.65.0.2", 6, 8001, false),
+        ("10.65.0.3", 6, 8000, false),
+        ("10.65.0.3", 17, 53, true),
+        ("10.65.0.3", 1, 54, false),
+        ("fd65::2", 6, 8000, true),
+        ("fd65::3", 6, 8000, false),
+    ] {
+        let to: std::net::IpAddr = to.parse().unwrap();
+        let packet = from(&to.to_string(), protocol, port).with(Field::Destination, number(to));
+        let found = with_slices(&rule, &slices, &packet);
+        assert_eq!(found == Outcome::Drop, matches, "{to} {protocol} {port}");
+    }
+}
+
+#[test]
+fn rule_of_a_missing_service_is_closed() {
+    let packet = from("10.65.0.2", 6, 80);
+    let unreadable = [
+        json!([]),
+        json!({"endpoints": {}}),
+        json!({"endpoints": [{"addresses": [7]}]}),
+        json!({"ports": [{"port": "80"}]}),
+        json!({"ports": [{"port": 65_536}]}),
+        json!({"ports": [{"protocol": true}]}),
+        json!({"endpoints": [{"addresses": vec!["10.0.0.1"; 100_001]}]}),
+    ];
+    for (action, closed) in [
+        ("Allow", Outcome::Accept),
+        ("Deny", Outcome::Drop),
+        ("Pass", Outcome::Drop),
+        ("Log", Outcome::Accept),
+    ] {
+        // Other conditions do not spare a packet.
+        let rule = json!({"action": action, "ipVersion": 6, "source": {"services": {"name": "x"}}});
+        assert_eq!(with_slices(&rule, &[], &packet), closed, "{action}");
+        let empty = [("prod/x/a", json!({}))];
+        assert_eq!(
+            with_slices(&rule, &empty, &packet),
+            Outcome::Accept,
+            "{action}"
+        );
+        // Felix may have a former value.
+        for value in &unreadable {
+            let wanted = if action == "Log" {
+                Outcome::Accept
+            } else {
+                Outcome::Unknown
+            };
+            let slices = [empty[0].clone(), ("prod/x/b", value.clone())];
+            assert_eq!(
+                with_slices(&rule, &slices, &packet),
+                wanted,
+                "{action} {value}"
+            );
+        }
+    }
+}
+
 #[test]
 fn unsupported_field_makes_the_outcome_unknown() {
     for rule in [
-        json!({"source": {"services": {"name": "x"}}}),
+        json!({"source": {"services": {"namespace": "prod"}}}),
+        json!({"source": {"services": {"name": "x", "kind": "y"}}}),
+        json!({"source": {"services": {"name": "x"}, "nets": ["10.0.0.0/8"]}}),
+        json!({"protocol": "TCP", "destination": {"services": {"name": "x"}, "ports": [80]}}),
         json!({"http": {"methods": ["GET"]}}),
         json!({"color": "red"}),
         json!({"protocol": "FOO"}),

@@ -71,6 +71,19 @@ impl Table {
         }
     }
 
+    /// Returns whether a map of verdicts has an element that drops, or cannot be read.
+    pub(crate) fn may_drop(&self, data: &Value) -> bool {
+        let name = data.as_str().and_then(|text| text.strip_prefix('@'));
+        let Some(name) = name else {
+            return has_drop(data);
+        };
+        let map = self.sets.get(name).filter(|map| map.fault.is_none());
+        map.is_none_or(|map| {
+            let mut values = map.rows.iter().filter_map(|row| row.value.as_ref());
+            values.any(has_drop)
+        })
+    }
+
     /// Returns the interfaces, and the prefixes with `*`, with which rules of these chains compare the
     /// interfaces of packets: in rules, sets and maps.
     pub(crate) fn interfaces(&self, chains: &BTreeSet<&str>) -> BTreeSet<String> {
@@ -127,4 +140,13 @@ impl Table {
 
 fn is_interface(key: &Value) -> bool {
     matches!(key["meta"]["key"].as_str(), Some("iifname" | "oifname"))
+}
+
+/// Returns whether a verdict in a value is drop.
+fn has_drop(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.contains_key("drop") || fields.values().any(has_drop),
+        Value::Array(list) => list.iter().any(has_drop),
+        _ => false,
+    }
 }

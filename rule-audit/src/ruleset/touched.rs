@@ -12,6 +12,8 @@ pub struct Touched {
     sets: BTreeMap<String, Option<BTreeSet<String>>>,
     names: usize,
     is_everything: bool,
+    /// Another table has changed: no endpoint depends on it.
+    has_foreign: bool,
 }
 
 impl Touched {
@@ -31,6 +33,11 @@ impl Touched {
     /// Returns whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Adds an object of another table.
+    pub const fn add_foreign(&mut self) {
+        self.has_foreign = true;
     }
 
     /// Adds a chain, or its rules.
@@ -67,6 +74,7 @@ impl Touched {
         if other.is_everything {
             *self = Self::everything();
         }
+        self.has_foreign |= other.has_foreign && !self.is_everything;
         for name in other.chains {
             self.add_chain(name);
         }

@@ -1,6 +1,7 @@
 //! A datastore with one rule for each kind of condition, and packets that each of them matches and does
 //! not match.
 
+use calico_model::SERVICES_PREFIX;
 use rule_audit::packet::state;
 use serde_json::{Value, json};
 
@@ -200,6 +201,22 @@ fn rows() -> Vec<Row> {
             10_031,
             source(json!({"notPorts": [80, "8000:8080"]})),
         ),
+        to_port(
+            "source services",
+            10_032,
+            source(json!({"services": {"name": "web", "namespace": "prod"}})),
+        ),
+        from_port(
+            "destination services",
+            10_023,
+            destination(json!({"services": {"name": "web", "namespace": "prod"}})),
+        ),
+        of(
+            "protocols of services",
+            &["192.0.2.24", "2001:db8::18"],
+            ANY,
+            allow(json!({"destination": {"services": {"name": "web", "namespace": "prod"}}})),
+        ),
         of(
             "UDP",
             &["192.0.2.16", "2001:db8::10"],
@@ -286,6 +303,11 @@ fn own_rows() -> Vec<Row> {
             11_002,
             source(json!({"namespaceSelector": "!has(env)", "selector": "all()"})),
         ),
+        to_port(
+            "services in a namespace",
+            11_004,
+            source(json!({"services": {"name": "web"}})),
+        ),
         from_port(
             "serviceAccounts in a namespace",
             11_003,
@@ -325,6 +347,9 @@ impl Directed {
         };
         let types = [if is_egress { "Egress" } else { "Ingress" }];
         let mut store = endpoints();
+        for (slice, value) in slices() {
+            store.insert(format!("{SERVICES_PREFIX}prod/web/{slice}"), value);
+        }
         let mut put = |key: &str, spec: Value| {
             let name = key.rsplit('/').next().unwrap();
             store.insert(
@@ -445,6 +470,25 @@ impl Directed {
         let rows = rows.filter(|row| row.rule["action"] != "Log");
         rows.map(|row| row.kind)
     }
+}
+
+/// Returns the slices of the service `prod/web`: some of the workloads, and endpoints elsewhere.
+fn slices() -> [(&'static str, Value); 2] {
+    let tcp = json!([{"port": 80}, {"protocol": "SCTP", "port": 8080}]);
+    let udp = json!([{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 8000}]);
+    let endpoints = |addresses: &[&str]| json!([{ "addresses": addresses }]);
+    let own = [
+        "10.65.1.1",
+        "10.65.1.3",
+        "10.65.2.1",
+        "fd65::1:1",
+        "fd65::1:3",
+    ];
+    let others = ["10.65.1.2", "10.65.1.1", "fd65::1:2", "fd65::2:2"];
+    [
+        ("a", json!({"endpoints": endpoints(&own), "ports": tcp})),
+        ("b", json!({"endpoints": endpoints(&others), "ports": udp})),
+    ]
 }
 
 /// Returns the endpoints and network sets.
