@@ -3,6 +3,9 @@
 /// Longest name of a resource, in octets (a DNS subdomain).
 pub const NAME_OCTETS_MAX: usize = 253;
 
+/// Maximum length of the name of a port, as in Calico.
+pub(crate) const PORT_NAME_OCTETS_MAX: usize = 128;
+
 /// Longest value of a label, and longest name part of its key, in octets.
 pub const LABEL_VALUE_OCTETS_MAX: usize = 63;
 

@@ -1,11 +1,15 @@
-//! Corner cases of Calico's selectors, as named cases for both parsers: that of the programs, and that of
-//! the check of rules. The facts are those of `libcalico-go/lib/selector/parser/parser_test.go` in
-//! projectcalico/calico, with other names and values.
+//! Corner cases of Calico's selectors and ports, as named cases for both parsers: that of the programs, and
+//! that of the check of rules. The facts are those of projectcalico/calico, with other names and values:
+//!
+//! * selectors: `libcalico-go/lib/selector/parser/parser_test.go`;
+//! * ports: `api/pkg/lib/numorstring/numorstring_test.go`, and for forms that it lacks the patterns of
+//!   `port.go` beside it.
 
 use std::collections::BTreeMap;
 
-use calico_model::Selector;
-use rule_audit::evaluator::Selector as Audited;
+use calico_model::{Port, Selector};
+use rule_audit::evaluator::{Port as AuditedPort, Selector as Audited};
+use serde_json::{Value, json};
 
 /// Labels of a resource.
 type Labels = &'static [(&'static str, &'static str)];
@@ -216,5 +220,88 @@ fn selectors_that_calico_rejects_are_invalid() {
     for (name, text) in INVALID {
         assert!(text.parse::<Selector>().is_err(), "{name}: {text}");
         assert!(Audited::parse(text).is_err(), "{name}: {text}");
+    }
+}
+
+/// A name, an entry in a list of ports, and its range; `None` for the name of a port.
+type PortCase = (&'static str, Value, Option<(u16, u16)>);
+
+/// Returns the entries that Calico accepts.
+fn ports() -> Vec<PortCase> {
+    let longest = json!("p".repeat(128));
+    vec![
+        ("first port", json!(0), Some((0, 0))),
+        ("last port", json!(65_535), Some((65_535, 65_535))),
+        ("all ports", json!("0:65535"), Some((0, 65_535))),
+        ("range", json!("20:29"), Some((20, 29))),
+        ("range of one port", json!("20:20"), Some((20, 20))),
+        ("number in quotes", json!("9090"), Some((9090, 9090))),
+        ("first port in quotes", json!("0"), Some((0, 0))),
+        ("leading zeros", json!("0080"), Some((80, 80))),
+        (
+            "leading zeros in a range",
+            json!("020:0029"),
+            Some((20, 29)),
+        ),
+        ("name", json!("www-alt"), None),
+        ("name with other signs", json!("www_alt.v2"), None),
+        ("name that begins with digits", json!("80www"), None),
+        ("name that ends with digits", json!("www80"), None),
+        ("digits and a sign", json!("1-2"), None),
+        ("sign alone", json!("-"), None),
+        ("longest name", longest, None),
+    ]
+}
+
+/// Returns the entries that Calico rejects.
+fn invalid_ports() -> Vec<(&'static str, Value)> {
+    vec![
+        ("negative number", json!(-1)),
+        ("number beyond the last port", json!(65_536)),
+        ("number beyond the last port in quotes", json!("65536")),
+        ("fraction", json!(80.5)),
+        ("range beyond the last port", json!("0:65536")),
+        ("range from a negative number", json!("-1:65535")),
+        ("reversed range", json!("29:20")),
+        ("range of three", json!("1:2:3")),
+        ("range without an end", json!("80:")),
+        ("range without a begin", json!(":80")),
+        ("colon alone", json!(":")),
+        ("range of names", json!("a:b")),
+        ("empty text", json!("")),
+        ("star", json!("*")),
+        ("name with a blank", json!("www alt")),
+        ("name with another sign", json!("www%alt")),
+        ("blank before a number", json!(" 80")),
+        ("sign before a number", json!("+80")),
+        ("sign in a range", json!("+80:+90")),
+        ("digits of another script", json!("\u{0661}")),
+        ("name beyond the longest", json!("p".repeat(129))),
+    ]
+}
+
+#[test]
+fn ports_have_the_meaning_of_calico() {
+    for (name, value, range) in ports() {
+        let programs: Port = serde_json::from_value(value.clone()).unwrap();
+        let wanted = range.map(|(first, last)| first..=last);
+        assert_eq!(programs.range(), wanted, "{name}: {value}");
+        assert_eq!(programs.is_name(), range.is_none(), "{name}: {value}");
+        let wanted = match range {
+            Some((first, last)) => AuditedPort::Range(first, last),
+            None => AuditedPort::Name(value.as_str().unwrap().to_owned()),
+        };
+        assert_eq!(AuditedPort::parse(&value), Some(wanted), "{name}: {value}");
+    }
+}
+
+#[test]
+fn ports_that_calico_rejects_are_invalid() {
+    for (name, value) in invalid_ports() {
+        if let Ok(programs) = serde_json::from_value::<Port>(value.clone()) {
+            assert_eq!(programs.range(), None, "{name}: {value}");
+            assert!(!programs.is_name(), "{name}: {value}");
+        }
+        assert_eq!(AuditedPort::parse(&value), None, "{name}: {value}");
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::lenient::{Unknown, or_default};
+use crate::limits::PORT_NAME_OCTETS_MAX;
 use crate::selector::Selector;
 use crate::validate::{Faults, Problem};
 use crate::value::network::Network;
@@ -277,24 +278,29 @@ impl Port {
             }
             Self::Text(text) => {
                 let (first, last) = text.split_once(':').unwrap_or((text, text));
-                (first.parse().ok()?, last.parse().ok()?)
+                (number_of(first)?, number_of(last)?)
             }
         };
         (first <= last).then_some(first..=last)
     }
 
-    /// Returns whether it is the name of a port.
+    /// Returns whether it is the name of a port. A text of digits is a number, or invalid.
     pub fn is_name(&self) -> bool {
         let Self::Text(text) = self else {
             return false;
         };
-        self.range().is_none()
-            && !text.is_empty()
-            && text.bytes().any(|c| c.is_ascii_alphabetic())
+        text.len() <= PORT_NAME_OCTETS_MAX
+            && !text.bytes().all(|c| c.is_ascii_digit())
             && text
                 .bytes()
                 .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c))
     }
+}
+
+/// Returns the number of a text that has only digits.
+fn number_of(text: &str) -> Option<u16> {
+    let is_number = text.bytes().all(|c| c.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
 }
 
 impl std::fmt::Display for Port {

@@ -1,5 +1,9 @@
 //! The order of policies and tiers with the same `order`, as in Calico 3.32: policies by
 //! `<name>/<namespace>/<kind>`, tiers by name, those that are not stored last.
+//!
+//! The facts are those of `PolKVLess` and `TierLess` in `felix/calc/policy_sorter.go` of
+//! projectcalico/calico. Its `policy_sorter_test.go` tests the text of an entry only, so each condition of
+//! these two functions has a row here.
 
 use serde_json::{Value, json};
 
