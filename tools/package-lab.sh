@@ -588,6 +588,8 @@ start h1 felix
 await 'the end of the boot' boot_is_over h1
 in_host h1 systemctl restart cambric-felix-boot || true
 boot_is_over h1 || fail 'the boot begins again while Felix runs'
+in_host h1 sh -ec 'systemctl enable cambric-felix-boot; systemctl disable --now cambric-felix-boot' || fail 'the boot stays'
+! in_host h1 systemctl is-enabled --quiet cambric-felix-boot || fail 'the boot is still enabled'
 in_host h1 systemctl start cambric-ipam-gc || fail 'start of cambric-ipam-gc'
 confined h1 ipam-gc
 bounded h1 ipam-gc

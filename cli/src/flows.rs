@@ -1,7 +1,7 @@
 //! `cambric flows`: the flow log of Felix.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -69,14 +69,24 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    watch(&socket, query, first, args.json, &mut io::stdout()).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the first rows, then changed ones, until the output is closed.
+async fn watch(
+    socket: &Path,
+    mut query: FlowQuery,
+    first: Flows,
+    as_json: bool,
+    out: &mut impl io::Write,
+) -> Result<(), CallError> {
     let (mut page, mut lost) = (first, 0);
-    loop {
-        if !print_changes(&page, &mut lost, args.json) {
-            return Ok(ExitCode::SUCCESS);
-        }
+    while print_changes(&page, &mut lost, as_json, out) {
         tokio::time::sleep(WATCH_EVERY).await;
-        page = all_pages(&socket, &mut query).await?;
+        page = all_pages(socket, &mut query).await?;
     }
+    Ok(())
 }
 
 impl Args {
@@ -135,8 +145,7 @@ async fn ask(socket: &Path, query: &FlowQuery) -> Result<Flows, CallError> {
 }
 
 /// Prints changed rows; returns false if the output is closed.
-fn print_changes(page: &Flows, lost: &mut u64, as_json: bool) -> bool {
-    let mut out = io::stdout().lock();
+fn print_changes(page: &Flows, lost: &mut u64, as_json: bool, out: &mut impl io::Write) -> bool {
     let mut lines = Vec::new();
     let figures = &page.figures;
     let all = figures.lost.saturating_add(figures.unsent);
@@ -390,5 +399,97 @@ mod tests {
         };
         let (counts, ()) = tokio::join!(asked, answer);
         assert_eq!(counts, [2, 2]);
+    }
+
+    /// An output that is closed after some lines.
+    struct Output {
+        text: String,
+        lines: usize,
+    }
+
+    impl io::Write for Output {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            if self.text.matches('\n').count() >= self.lines {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.text
+                .push_str(std::str::from_utf8(octets).expect("text"));
+            Ok(octets.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn page(numbers: &[u64], next: u64, lost: u64, unsent: u64) -> Flows {
+        Flows {
+            flows: numbers.iter().map(|number| row(*number)).collect(),
+            next,
+            figures: FlowFigures {
+                lost,
+                unsent,
+                ..FlowFigures::default()
+            },
+            ..Flows::default()
+        }
+    }
+
+    // Promise (Felix): `cambric flows --watch` prints each changed row once, and the number of lost records.
+    #[tokio::test]
+    async fn watch_prints_changed_rows_until_its_output_is_closed() {
+        let directory = tempfile::tempdir().expect("directory");
+        let socket = paths::control_below(directory.path(), "felix");
+        let mut control = Control::bind(&socket).expect("bound");
+        let answer = async {
+            for (after, page) in [
+                (None, page(&[1], 1, 0, 0)),
+                (Some(1), page(&[], 1, 5, 0)),
+                (Some(1), page(&[2, 3], 3, 5, 2)),
+                (Some(3), page(&[4], 4, 5, 2)),
+            ] {
+                let request = control.next().await;
+                let wanted = FlowQuery {
+                    after,
+                    ..FlowQuery::default()
+                };
+                assert_eq!(request.command, Command::Flows(wanted));
+                request.reply(Reply::Flows(page));
+            }
+        };
+        let mut output = Output {
+            text: String::new(),
+            lines: 5,
+        };
+        let watched = async {
+            let mut query = FlowQuery::default();
+            let first = all_pages(&socket, &mut query).await.expect("a page");
+            watch(&socket, query, first, false, &mut output).await
+        };
+        let (ended, ()) = tokio::join!(watched, answer);
+        ended.expect("a closed output is no error");
+        let of = |number: u64| line(&row(number));
+        let lost = |count: u64| format!("-- {count} records were lost --");
+        let wanted = [of(1), lost(5), lost(2), of(2), of(3)];
+        assert_eq!(output.text.lines().collect::<Vec<&str>>(), wanted);
+
+        // JSON has one object in each line.
+        let (mut text, mut lost) = (Vec::new(), 0);
+        assert!(print_changes(
+            &page(&[7], 7, 3, 0),
+            &mut lost,
+            true,
+            &mut text
+        ));
+        let text = String::from_utf8(text).expect("text");
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an object"))
+            .collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(
+            (&lines[0]["lost"], &lines[1]["number"]),
+            (&json!(3), &json!(7))
+        );
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::world::host::{Host, OPEN, PATIENCE, RESOURCES, announce, pair, workload};
 use crate::world::{lab, run, try_run};
 
-fn scrape(host: &Host, at: &str) -> Option<Exposition> {
+pub(crate) fn scrape(host: &Host, at: &str) -> Option<Exposition> {
     let scrape = netns_lab::scrape(at.parse().unwrap());
     host.handle().block_on(scrape).ok()
 }

@@ -1,5 +1,7 @@
 //! The VXLAN overlay between namespaces as hosts. Needs root and `CAMBRIC_LAB=1`.
 
+use daemon_common::command::EventQuery;
+use daemon_common::{Command, Reply};
 use serde_json::json;
 
 use crate::encapsulation::dropped_as;
@@ -322,5 +324,39 @@ fn vxlan_enabled_overrides_the_pools() {
         host.configure(&json!({"vxlanEnabled": true}));
         host.until("a device for IPv4", || has_device("vxlan.calico"));
         assert!(!has_device("vxlan-v6.calico"));
+    });
+}
+
+// Promise (Felix): A changed MTU of a tunnel device is reported, and running workloads keep theirs.
+#[test]
+fn changed_mtu_is_reported_and_workloads_keep_theirs() {
+    lab("changed_mtu_is_reported_and_workloads_keep_theirs", || {
+        let (host, one, _far) = hosts();
+        let device = || shown("ip link show dev vxlan.calico");
+        let workload = || {
+            let inside = one.namespace.within(|| shown("ip link show dev eth0"));
+            assert!(inside.contains(" mtu "), "{inside}");
+            shown("ip link show dev cali1") + &inside
+        };
+        let (device_before, workload_before) = (device(), workload());
+        assert!(device_before.contains("mtu 1450 "), "{device_before}");
+        let events = || {
+            let query = EventQuery {
+                name: Some("interface.mtu_changed".to_owned()),
+                ..EventQuery::default()
+            };
+            let Reply::Events(page) = host.ask(&Command::Events(query)) else {
+                return 0;
+            };
+            let fields = page.events.into_iter().map(|event| event.fields);
+            let own = fields.filter(|own| own["interface"] == "vxlan.calico" && own["mtu"] == 1410);
+            own.count()
+        };
+        assert_eq!(events(), 0);
+        host.configure(&json!({"vxlanMTU": 1410}));
+        host.until("the MTU of the device", || device().contains("mtu 1410 "));
+        host.until("the event", || events() == 1);
+        assert_eq!(workload(), workload_before);
+        assert!(one.namespace.pings("10.65.2.7"));
     });
 }
