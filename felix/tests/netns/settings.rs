@@ -257,7 +257,7 @@ fn rows() -> Vec<Row> {
 fn each_setting_has_its_effect_outside_of_felix() {
     lab("each_setting_has_its_effect_outside_of_felix", || {
         let host = Host::new();
-        run("ip link add side mtu 1300 type dummy");
+        run("ip link add side mtu 1300 type veth peer name side-far");
         run("ip link set side up");
         let _one = workload(1);
         announce(&host, 1, OPEN);
