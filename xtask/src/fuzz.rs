@@ -69,11 +69,13 @@ pub const TARGETS: [Target; 12] = [
     },
 ];
 
+/// The profile of the targets.
+const PROFILE: &str = "fuzz";
+
 /// Compiler options for libFuzzer's coverage instrumentation.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=on \
-     -Coverflow-checks=on";
+     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 /// Builds them. Returns their directory.
 ///
@@ -84,11 +86,10 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     let directory = root.join("target/fuzz");
     let mut cargo = runner::program("cargo", root);
     cargo.env("RUSTFLAGS", FLAGS);
-    // With it, each of the targets would optimize all crates again.
-    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
     cargo.args([
         "build",
-        "--release",
+        "--profile",
+        PROFILE,
         "--locked",
         "-p",
         "cambric-fuzz",
@@ -104,7 +105,7 @@ pub fn build(root: &Path) -> Result<PathBuf> {
             "the fuzz targets do not build: libFuzzer needs a C++ compiler (apt-get install g++)"
         );
     }
-    Ok(directory.join(host).join("release"))
+    Ok(directory.join(host).join(PROFILE))
 }
 
 /// The inputs that a run begins with, beside those of the repository.
