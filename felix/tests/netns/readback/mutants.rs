@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{listing, sample};
 use crate::world::{Namespace, run, try_run};
 
-/// Chains that are not compared: they only drop.
+/// Chains that are not changed: the guard, encapsulation and budgets, which have labs of their own.
 const OUTSIDE: [&str; 27] = [
     "control-closed",
     "control-destinations",
