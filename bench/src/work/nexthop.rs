@@ -87,7 +87,7 @@ fn measure(count: u32) -> Result<Measures> {
         let mut measures = Measures::new();
         for (mode, [moved, messages, gone, late]) in MODES {
             std::fs::write(COMPAT_MODE, mode)?;
-            let mut side = Side::open(NexthopObjects::Auto, count)?;
+            let mut side = Side::open(NexthopObjects::Auto, count).await?;
             side.want(&both).await?;
             let lateness = Lateness::start()?;
             let (time, sent) = side.fail().await?;
@@ -105,7 +105,7 @@ fn measure(count: u32) -> Result<Measures> {
             measures.insert(late, milliseconds(longest.max(lateness.stop()?)));
             side.want(&[]).await?;
         }
-        let mut side = Side::open(NexthopObjects::Off, count)?;
+        let mut side = Side::open(NexthopObjects::Off, count).await?;
         side.want(&both).await?;
         let began = Instant::now();
         side.want(&both[1..]).await?;
@@ -132,7 +132,8 @@ struct Side {
 }
 
 impl Side {
-    fn open(nexthop_objects: NexthopObjects, count: u32) -> Result<Self> {
+    /// Opens it, and waits for the first read, which shows whether the kernel has nexthop objects.
+    async fn open(nexthop_objects: NexthopObjects, count: u32) -> Result<Self> {
         let mut config = ReconcilerConfig::new(OWNER);
         config.grace = Duration::ZERO;
         config.period = Duration::ZERO;
@@ -140,19 +141,20 @@ impl Side {
         let net = |number: u32| Ipv4Net::new(Ipv4Addr::from_bits(FIRST + (number << 8)), 24);
         let keys: Result<Vec<_>, _> = (0..count).map(net).collect();
         let key = |net| RouteKey::new(TABLE_MAIN, IpNet::V4(net), METRIC, 0);
-        Ok(Self {
+        let mut side = Self {
             fib: NetlinkFib::open(NetlinkConfig::default())?,
             reconciler: Reconciler::new(fib_sync::Instant::default(), config),
             keys: keys?.into_iter().map(key).collect(),
             began: Instant::now(),
             sent: 0,
-        })
+        };
+        side.until(Reconciler::in_sync).await?;
+        Ok(side)
     }
 
-    /// Wants all routes over these next hops, or none, and waits until the kernel has exactly these.
+    /// Wants all routes over these next hops, or none, and waits until the kernel has exactly these. Routes over a
+    /// failed gateway are not in the kernel, so there is nothing to wait for before.
     async fn want(&mut self, hops: &[Hop]) -> Result<()> {
-        // The first read shows whether the kernel has nexthop objects.
-        self.until(Reconciler::in_sync).await?;
         for key in &self.keys {
             match hops {
                 [] => self.reconciler.unwant(key),

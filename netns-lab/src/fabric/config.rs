@@ -5,7 +5,11 @@ use std::fmt::Write as _;
 use super::plan::{Bgp, MachinePlan, Place, Plan};
 
 /// `bfd.toml` of every machine.
-pub const BFD: &str = "control = \"/run/cambric/bfd.sock\"\nlog = \"info\"\n";
+pub const BFD: &str = "control = \"/run/cambric/bfd.sock\"\nsocket = \"/run/cambric/bfd-clients.sock\"\n\
+                       log = \"info\"\n";
+
+/// The socket of [`BFD`] for the BGP daemons. The built-in one is in a directory that the machines of a lab share.
+const BFD_SOCKET: &str = "bfd_socket = \"/run/cambric/bfd-clients.sock\"\n";
 
 /// Returns `bgp-client.toml` of a node.
 pub fn bgp_client(plan: &Plan, node: Place) -> String {
@@ -68,7 +72,8 @@ pub fn felix(plan: &Plan, node: Place) -> String {
 
 /// Returns the file of a BGP daemon that the datastore configures.
 fn stored(plan: &Plan, own: &MachinePlan, daemon: &str, more: &str) -> String {
-    format!("{}{}", named(own, daemon, more), datastore(plan))
+    let keys = format!("{BFD_SOCKET}{more}");
+    format!("{}{}", named(own, daemon, &keys), datastore(plan))
 }
 
 fn named(own: &MachinePlan, daemon: &str, more: &str) -> String {
@@ -88,7 +93,7 @@ fn speaker(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
     format!(
         "asn = {}\nrouter_id = \"{}\"\nlisten = [\"{}:179\"]\n\
          control = \"/run/cambric/{daemon}.sock\"\n\
-         families = [\"ipv4-unicast\", \"ipv6-unicast\"]\nlog = \"info\"\n",
+         families = [\"ipv4-unicast\", \"ipv6-unicast\"]\nlog = \"info\"\n{BFD_SOCKET}",
         plan.asn, own.v4, own.v4,
     )
 }
