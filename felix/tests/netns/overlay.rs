@@ -329,8 +329,8 @@ fn vxlan_enabled_overrides_the_pools() {
 
 // Promise (Felix): A changed MTU of a tunnel device is reported, and running workloads keep theirs.
 #[test]
-fn changed_mtu_is_reported_and_workloads_keep_theirs() {
-    lab("changed_mtu_is_reported_and_workloads_keep_theirs", || {
+fn changed_mtu_is_reported_and_not_set_at_workloads() {
+    lab("changed_mtu_is_reported_and_not_set_at_workloads", || {
         let (host, one, _far) = hosts();
         let device = || shown("ip link show dev vxlan.calico");
         let workload = || {

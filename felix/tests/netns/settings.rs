@@ -1,8 +1,10 @@
 //! Settings of FelixConfiguration, on real interfaces and routes. Needs root and `CAMBRIC_LAB=1`.
 
 use daemon_common::{Command, Reply};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::metrics::scrape;
+use crate::overlay::{fabric, shown};
 use crate::world::host::{Host, OPEN, RESOURCES, announce, pair, workload};
 use crate::world::{lab, pings, run, sysctl};
 
@@ -99,8 +101,180 @@ fn forwarding_is_enabled_unless_a_setting_disables_that() {
     );
 }
 
+/// A field, and its effect outside of Felix.
+struct Row {
+    field: &'static str,
+    /// Other fields that it needs.
+    needs: Value,
+    value: Value,
+    view: fn(&Host) -> String,
+    /// Parts of the view without the field, and with it.
+    parts: [&'static str; 2],
+}
+
+fn row(
+    field: &'static str,
+    value: Value,
+    view: fn(&Host) -> String,
+    parts: [&'static str; 2],
+) -> Row {
+    Row {
+        field,
+        needs: json!({}),
+        value,
+        view,
+        parts,
+    }
+}
+
+/// Returns a row about the page of metrics.
+fn of_metrics(
+    field: &'static str,
+    value: Value,
+    view: fn(&Host) -> String,
+    parts: [&'static str; 2],
+) -> Row {
+    Row {
+        needs: json!({"prometheusMetricsEnabled": true}),
+        ..row(field, value, view, parts)
+    }
+}
+
+/// Returns the addresses with a page of metrics.
+fn pages(host: &Host) -> String {
+    let all = ["127.0.0.1:9091", "127.0.0.1:9191", "10.0.0.11:9091"];
+    let open = all.into_iter().filter(|at| scrape(host, at).is_some());
+    open.collect::<Vec<&str>>().join(" ")
+}
+
+/// Returns whether the page of metrics has those of the process.
+fn of_process(host: &Host) -> String {
+    let Some(page) = scrape(host, "127.0.0.1:9091") else {
+        return String::new();
+    };
+    let mut samples = page.samples();
+    let has = samples.any(|(name, _)| name.starts_with("process_"));
+    format!("process: {has}")
+}
+
+fn filter(_: &Host) -> String {
+    run("nft --stateless list table inet cambric-felix")
+}
+
+fn device(_: &Host) -> String {
+    shown("ip -d link show dev vxlan.calico")
+}
+
+fn device_v6(_: &Host) -> String {
+    shown("ip -d link show dev vxlan-v6.calico")
+}
+
+fn route_v6(_: &Host) -> String {
+    format!("{}.", shown("ip -6 route show fd65::1/128").trim())
+}
+
 fn metric(_: &Host) -> String {
     run("ip -4 route show 10.65.0.1/32")
+}
+
+fn level(host: &Host) -> String {
+    match host.ask(&Command::Log {}) {
+        Reply::Log(log) => log.configured.to_lowercase(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let (plain, other) = ("127.0.0.1:9091", "127.0.0.1:9191");
+    let process = "prometheusProcessMetricsEnabled";
+    vec![
+        row("ipv6Support", json!(false), route_v6, ["dev cali1", "."]),
+        row(
+            "logSeverityScreen",
+            json!("Warning"),
+            level,
+            ["info", "warning"],
+        ),
+        of_metrics("prometheusMetricsPort", json!(9191), pages, [plain, other]),
+        of_metrics(
+            "prometheusMetricsHost",
+            json!("10.0.0.11"),
+            pages,
+            [plain, "10.0.0.11:9091"],
+        ),
+        of_metrics(
+            process,
+            json!(false),
+            of_process,
+            ["process: true", "process: false"],
+        ),
+        row(
+            "metadataPort",
+            json!(9875),
+            filter,
+            ["dnat ip to 127.0.0.1:8775", "dnat ip to 127.0.0.1:9875"],
+        ),
+        row(
+            "vxlanVNI",
+            json!(4097),
+            device,
+            ["vxlan id 4096 ", "vxlan id 4097 "],
+        ),
+        row("vxlanMTU", json!(1400), device, ["mtu 1450 ", "mtu 1400 "]),
+        row(
+            "vxlanMTUV6",
+            json!(1390),
+            device_v6,
+            ["mtu 1430 ", "mtu 1390 "],
+        ),
+        row(
+            "mtuIfacePattern",
+            json!("^side"),
+            device,
+            ["mtu 1450 ", "mtu 1250 "],
+        ),
+    ]
+}
+
+// Promise (Felix): Settings of the datastore are followed while Felix runs, and their removal restores
+// the built-in values.
+#[test]
+fn each_setting_has_its_effect_outside_of_felix() {
+    lab("each_setting_has_its_effect_outside_of_felix", || {
+        let host = Host::new();
+        run("ip link add side mtu 1300 type veth peer name side-far");
+        run("ip link set side up");
+        let _one = workload(1);
+        announce(&host, 1, OPEN);
+        fabric(&host, "Always");
+        let spec = json!({"orchestrator": "openstack", "workload": "vm", "node": "n1",
+            "endpoint": "e", "interfaceName": "tap9", "ipNetworks": ["10.65.0.9/32"]});
+        let value =
+            json!({"metadata": {"name": "n1-openstack-vm-e", "namespace": "ns"}, "spec": spec});
+        host.put(
+            &format!("{RESOURCES}workloadendpoints/ns/n1-openstack-vm-e"),
+            &value,
+        );
+        for Row {
+            field,
+            needs,
+            value,
+            view,
+            parts: [before, after],
+        } in rows()
+        {
+            let has = |part: &str| match part {
+                "." => view(&host) == ".",
+                part => view(&host).contains(part),
+            };
+            host.configure(&needs);
+            host.until(&format!("{field}: {before}"), || has(before) && !has(after));
+            let mut with = needs.clone();
+            with[field] = value;
+            host.configure(&with);
+            host.until(&format!("{field}: {after}"), || has(after) && !has(before));
+        }
+    });
 }
 
 // Promise (Felix): A FelixConfiguration with a `nodeSelector` applies to the nodes that it selects.

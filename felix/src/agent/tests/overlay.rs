@@ -37,6 +37,21 @@ fn node(world: &mut World, n: u32) {
     );
 }
 
+/// Writes a pool for IPv6.
+fn pool_v6(world: &mut World) {
+    let pool = json!({"spec": {"cidr": "fd65::/16", "vxlanMode": "Always"}});
+    put(world, "ippools/six", &pool);
+}
+
+/// Writes node `n` with a block of IPv6.
+fn node_v6(world: &mut World, n: u32) {
+    let spec = json!({"spec": {"bgp": {"ipv6Address": format!("fd00::{n:x}/64")},
+        "ipv6VXLANTunnelAddr": format!("fd65:{n:x}::")}});
+    put(world, &format!("nodes/n{n}"), &spec);
+    let block = format!("/calico/ipam/v2/host/n{n}/ipv6/block/fd65:{n:x}::-122");
+    put(world, &block, &json!({}));
+}
+
 /// Returns a host in a fabric of this many nodes.
 fn fabric(nodes: u32) -> World {
     let mut world = World::new();
@@ -197,27 +212,35 @@ fn rejected_mtu_is_reported_and_the_overlay_works() {
 
 #[test]
 fn one_of_a_thousand_nodes_costs_its_own_entries() {
-    let mut world = fabric(1000);
-    assert_eq!(world.host.tunnel_entries.len(), 2 * 999);
-    assert_eq!(routes(&world).len(), 1000);
-    let before = world.host.tunnel_writes;
-    put(&mut world, "nodes/n7", &Value::Null);
-    world.settle();
-    assert_eq!(world.host.tunnel_writes - before, 2);
-    assert_eq!(routes(&world).len(), 999);
-    node(&mut world, 7);
-    world.settle();
-    assert_eq!(world.host.tunnel_writes - before, 4);
-    assert_eq!(routes(&world).len(), 1000);
-    // Entries of an earlier run are found, and only the difference is written.
-    let before = world.host.tunnel_writes;
-    world.restart();
-    pool(&mut world, "Always");
-    for n in (1..=1000).filter(|n| *n != 9) {
-        node(&mut world, n);
+    type Write = fn(&mut World, u32);
+    let families: [(fn(&mut World), Write); 2] =
+        [(|world| pool(world, "Always"), node), (pool_v6, node_v6)];
+    for (pool, node) in families {
+        let mut world = World::new();
+        pool(&mut world);
+        (1..=1000).for_each(|n| node(&mut world, n));
+        world.in_sync();
+        assert_eq!(world.host.tunnel_entries.len(), 2 * 999);
+        assert_eq!(routes(&world).len(), 1000);
+        let before = world.host.tunnel_writes;
+        put(&mut world, "nodes/n7", &Value::Null);
+        world.settle();
+        assert_eq!(world.host.tunnel_writes - before, 2);
+        assert_eq!(routes(&world).len(), 999);
+        node(&mut world, 7);
+        world.settle();
+        assert_eq!(world.host.tunnel_writes - before, 4);
+        assert_eq!(routes(&world).len(), 1000);
+        // Entries of an earlier run are found, and only the difference is written.
+        let before = world.host.tunnel_writes;
+        world.restart();
+        pool(&mut world);
+        for n in (1..=1000).filter(|n| *n != 9) {
+            node(&mut world, n);
+        }
+        world.in_sync();
+        assert_eq!(world.host.tunnel_writes - before, 2, "those of n9");
     }
-    world.in_sync();
-    assert_eq!(world.host.tunnel_writes - before, 2, "those of n9");
 }
 
 #[test]
