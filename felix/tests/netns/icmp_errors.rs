@@ -8,7 +8,7 @@ use crate::encapsulation::dropped_as;
 use crate::guard::{outside, until_listed};
 use crate::world::host::{Host, OPEN, RESOURCES, announce, pair, workload};
 use crate::world::packet;
-use crate::world::{Namespace, Workload, count_at, count_of, lab, run};
+use crate::world::{Namespace, Workload, count_at, count_of, lab, run, sysctl};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -198,6 +198,8 @@ impl Seen {
 fn icmp_error_of_a_router_reaches_the_sender() {
     lab("icmp_error_of_a_router_reaches_the_sender", || {
         let host = Host::new();
+        // Connections without a reply do not expire during the test.
+        sysctl("netfilter/nf_conntrack_udp_timeout", "600");
         let all = [1, 2, 3].map(workload);
         let [one, two, three] = &all;
         host.configure(&json!({"floatingIPs": "Enabled"}));
