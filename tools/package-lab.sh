@@ -599,6 +599,14 @@ has_route() { in_host "$1" ip -4 route show proto "$2" | grep -q "^$3"; }
 routes() {
     await 'the route of the workload, by felix' has_route h1 80 '10.65.1.3 dev cali0'
     await 'the same on the other host, by BGP' has_route h2 119 '10.65.1.3 via 10.0.0.1'
+    await 'routes that are not stale' has_no_stale
+}
+# A second failure before the routes are advertised again deletes stale ones (RFC 4724 section 4.2).
+has_no_stale() {
+    for asked in h1 h2 h3; do
+        shown=$(in_host "$asked" cambric show routes --json) || return 1
+        ! echo "$shown" | grep -Eq '"stale": *true' || return 1
+    done
 }
 routes
 await 'an event in the journal' has_event h3 route-reflector session.established 6 ROUTER_ID
