@@ -9,7 +9,6 @@ use super::super::members::{Item, Items};
 use super::super::types::NamedPort;
 use super::anchors::{Anchor, Labels};
 use crate::render::{NamedPorts, Selected};
-use crate::work;
 
 /// A workload endpoint of any host, a host endpoint or a network set, in the form that rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,7 +136,6 @@ impl Members {
 
     /// Updates the counts of members. Returns those that were added or removed.
     pub(super) fn exchange(&mut self, gone: &[Item], come: &[Item]) -> Vec<Item> {
-        work::count(gone.len() + come.len());
         let mut changed = Vec::new();
         changed.extend(come.iter().filter(|item| self.items.add(**item)));
         changed.extend(gone.iter().filter(|item| self.items.remove(item)));

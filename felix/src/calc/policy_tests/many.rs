@@ -243,9 +243,8 @@ fn network_of_a_hundred_thousand_costs_a_few_steps() {
         let counted = work::take();
         assert_eq!(elements(&held), elements_left, "{others:?}");
         assert!(steps.len() <= 2, "{steps:#?}");
-        // The members of the changed set, old and new, and the elements that change.
-        let of_set = u64::try_from(2 * NETWORKS).unwrap();
-        assert!((of_set..of_set + 60).contains(&counted), "{counted} steps");
+        // Beside the comparison of the changed network set with its former value: only the elements that change.
+        assert!(counted < 60, "{counted} steps");
     }
     assert!(held == *calculator.desired().rules());
 }
