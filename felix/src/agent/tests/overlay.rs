@@ -212,9 +212,9 @@ fn rejected_mtu_is_reported_and_the_overlay_works() {
 
 #[test]
 fn one_of_a_thousand_nodes_costs_its_own_entries() {
-    type Write = fn(&mut World, u32);
-    let families: [(fn(&mut World), Write); 2] =
-        [(|world| pool(world, "Always"), node), (pool_v6, node_v6)];
+    type Pool = fn(&mut World);
+    type Node = fn(&mut World, u32);
+    let families: [(Pool, Node); 2] = [(|world| pool(world, "Always"), node), (pool_v6, node_v6)];
     for (pool, node) in families {
         let mut world = World::new();
         pool(&mut world);
