@@ -97,17 +97,36 @@ impl Compute {
         .await;
     }
 
-    /// Returns the lines of the host's rules without counters, sorted: after another program has
-    /// changed its own rules Felix may write its table again, and the order of sets and chains is
-    /// the order of their creation.
+    /// Returns the lines of the host's rules, sorted: after another program has changed its own
+    /// rules Felix may write its table again, and the order of sets and chains is the order of
+    /// their creation. Counters are left out, and the elements that packets add to dynamic sets.
     pub(crate) async fn rules(&self) -> String {
         let program = Program::new("nft").args(["-s", "list", "table", "inet", "cambric-felix"]);
         let (_, output) = self.site.host.output(&program).await.expect("it runs");
         let text = String::from_utf8_lossy(&output);
-        let mut lines: Vec<&str> = text.lines().collect();
+        let mut lines: Vec<&str> = without_metered(&text);
         lines.sort_unstable();
         lines.join("\n")
     }
+}
+
+/// Returns the lines of rules without the elements of dynamic sets, which change with packets.
+fn without_metered(rules: &str) -> Vec<&str> {
+    let (mut is_dynamic, mut is_element) = (false, false);
+    let mut lines = rules.lines().collect::<Vec<_>>();
+    lines.retain(|line| {
+        let line = line.trim();
+        is_dynamic = match line.split(' ').next() {
+            Some("set" | "map" | "chain") => false,
+            Some("flags") => line.contains("dynamic"),
+            _ => is_dynamic,
+        };
+        let starts = is_dynamic && line.starts_with("elements");
+        let is_left_out = is_element || starts;
+        is_element = is_left_out && !line.ends_with('}');
+        !is_left_out
+    });
+    lines
 }
 
 /// Returns the prefix of all addresses of this address's family.
