@@ -173,6 +173,12 @@ fn route_v6(_: &Host) -> String {
     format!("{}.", shown("ip -6 route show fd65::1/128").trim())
 }
 
+/// Returns whether only nodes may send packets of IP in IP.
+fn ipip(host: &Host) -> String {
+    let is_guarded = filter(host).contains("l4proto ipencap goto tunnel-to-host");
+    format!("guarded: {is_guarded}")
+}
+
 fn metric(_: &Host) -> String {
     run("ip -4 route show 10.65.0.1/32")
 }
@@ -219,6 +225,12 @@ fn rows() -> Vec<Row> {
             json!(4097),
             device,
             ["vxlan id 4096 ", "vxlan id 4097 "],
+        ),
+        row(
+            "ipipEnabled",
+            json!(true),
+            ipip,
+            ["guarded: false", "guarded: true"],
         ),
         row("vxlanMTU", json!(1400), device, ["mtu 1450 ", "mtu 1400 "]),
         row(
