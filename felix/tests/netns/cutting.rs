@@ -97,6 +97,10 @@ fn udp_to(
     [address, own]: [&str; 2],
     port: u16,
 ) -> Both<UdpSocket> {
+    // Its entry does not expire during a test: a new one could be forbidden.
+    for state in ["timeout", "timeout_stream"] {
+        sysctl(&format!("netfilter/nf_conntrack_udp_{state}"), "600");
+    }
     let address: IpAddr = address.parse().unwrap();
     let any = if address.is_ipv4() { "0.0.0.0" } else { "::" };
     let client = from.within(|| UdpSocket::bind((any, 0)).unwrap());
