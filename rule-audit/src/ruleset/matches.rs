@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::elements::{Cell, Elements, Type, plain, read_cell};
 use super::unit::{Key, Matched, Unit, single};
-use crate::packet::{ACCEPTED, CUT, Family, Field, NO_USER, STATES, protocol};
+use crate::packet::{ACCEPTED, CUT, Family, Field, NO_USER, STATES, protocol, state};
 use crate::ranges::Ranges;
 use crate::space::{Condition, Row, SetId};
 
@@ -397,10 +397,15 @@ impl Unit<'_> {
         }
     }
 
-    fn tracked(&self, body: &Value) -> Option<Key> {
+    fn tracked(&mut self, body: &Value) -> Option<Key> {
         let key = body["key"].as_str()?;
+        // A packet without a connection matches no condition on one, except for its state.
+        let tracked = Ranges::of([(state::NEW, state::RELATED)]);
         match key {
-            "direction" => return Some(Key::of(Field::Direction, Type::Direction, Vec::new())),
+            "direction" => {
+                let implied = self.space.is_in(Field::State, tracked, true);
+                return Some(Key::of(Field::Direction, Type::Direction, vec![implied]));
+            }
             "state" => return Some(Key::of(Field::State, Type::State, Vec::new())),
             _ => {}
         }
@@ -415,7 +420,10 @@ impl Unit<'_> {
             _ => return None,
         };
         Some(match family == self.view.family {
-            true => Key::of(field, Type::Address(family), Vec::new()),
+            true => {
+                let implied = self.space.is_in(Field::State, tracked, true);
+                Key::of(field, Type::Address(family), vec![implied])
+            }
             false => Key::Never,
         })
     }
