@@ -13,6 +13,8 @@ mod draw;
 mod evaluated;
 #[path = "verdicts/faults.rs"]
 mod faults;
+#[path = "verdicts/guarded.rs"]
+mod guarded;
 #[path = "verdicts/hosts.rs"]
 mod hosts;
 #[path = "verdicts/probe.rs"]

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::{listing, sample};
 use crate::world::{Namespace, run, try_run};
 
-/// Chains that are not changed: the guard, encapsulation and budgets, which have labs of their own.
+/// Chains that are not changed here. Those of the guard and of encapsulation are changed in
+/// `verdicts/guarded.rs`. Tests of their own send packets through those of foreign tunnels
+/// (`encapsulation.rs`) and of budgets (`budgets.rs`): the effect of a budget depends on earlier packets.
 const OUTSIDE: [&str; 27] = [
     "control-closed",
     "control-destinations",
@@ -279,7 +281,7 @@ fn mutants(table: &str) -> Vec<Mutant> {
     all
 }
 
-/// Returns whether a chain is not compared.
+/// Returns whether a chain is not changed here.
 pub(super) fn is_outside(name: &str) -> bool {
     OUTSIDE.iter().any(|own| match own.ends_with('-') {
         true => name.starts_with(own),

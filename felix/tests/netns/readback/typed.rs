@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cambric_felix::apply::Rules;
 use cambric_felix::calc::Calculator;
 use cambric_felix::render::{
-    Action, Chain, ConnectionStates, Family, Is, Key, Match, Ruleset, Touched, Value, Verdict,
-    changes, creation,
+    Action, Chain, ConnectionStates, Family, Is, Key, Match, Ruleset, Touched, TupleDirection,
+    Value, Verdict, changes, creation,
 };
 use ipnet::IpNet;
 
@@ -74,11 +74,18 @@ pub(super) fn change(stored: &Stored, count: usize, tally: &mut Tally) {
 
 /// Returns all changed rulesets, those of one rule one after the other.
 pub(crate) fn mutants(own: &Ruleset) -> Vec<Mutant> {
+    let is_chain = |name: &str| !is_outside(name) && !name.starts_with("arp/");
+    mutants_of(own, is_chain, super::mutants::is_compared)
+}
+
+/// Returns the same for some chains and sets.
+pub(crate) fn mutants_of(
+    own: &Ruleset,
+    is_chain: impl Fn(&str) -> bool,
+    is_set: impl Fn(&str) -> bool,
+) -> Vec<Mutant> {
     let mut all = Vec::new();
-    for (name, chain) in &own.chains {
-        if is_outside(name) || name.starts_with("arp/") {
-            continue;
-        }
+    for (name, chain) in own.chains.iter().filter(|(name, _)| is_chain(name)) {
         for at in 0..chain.rules.len() {
             for (kind, changed) in changed_chains(chain, at, own) {
                 let (old, new) = (&chain.rules[at], changed.rules.get(at));
@@ -94,11 +101,7 @@ pub(crate) fn mutants(own: &Ruleset) -> Vec<Mutant> {
             }
         }
     }
-    for (name, set) in own
-        .sets
-        .iter()
-        .filter(|(name, _)| super::mutants::is_compared(name))
-    {
+    for (name, set) in own.sets.iter().filter(|(name, _)| is_set(name)) {
         for (key, value) in set.elements.iter().take(3) {
             for (kind, replaced) in changed_elements(key, value.as_ref()) {
                 let mut ruleset = own.clone();
@@ -288,6 +291,15 @@ fn changed_matches(one: &Match, own: &Ruleset) -> Vec<(&'static str, Match)> {
         Match::InterfacePrefix(of, name) => {
             all.push(("side", Match::InterfacePrefix(side(*of), name.clone())));
             all.push(("interface", Match::InterfacePrefix(*of, format!("{name}0"))));
+        }
+        Match::ServiceIn(family, set) => swapped(set, &|set| Match::ServiceIn(*family, set)),
+        Match::TupleSourceIn(direction, family, set) => {
+            let turned = match direction {
+                TupleDirection::Original => TupleDirection::Reply,
+                TupleDirection::Reply => TupleDirection::Original,
+            };
+            let changed = Match::TupleSourceIn(turned, *family, set.clone());
+            all.push(("side", changed));
         }
         Match::InterfaceIn(_, set) => swapped(set, &|set| Match::InterfaceIn(Output, set)),
         _ => {}

@@ -7,7 +7,7 @@
 //! packets again at the end.
 
 #[path = "changed/sendable.rs"]
-mod sendable;
+pub(super) mod sendable;
 #[path = "changed/treated.rs"]
 mod treated;
 #[path = "changed/ways.rs"]
@@ -47,7 +47,7 @@ const ACCEPTED_MIN: usize = 200;
 const FOUND_MIN: usize = 100;
 /// The kinds of host endpoints and translations. Without `doNotTrack`, fewer hooks decide in the same way.
 const KINDS: [(usize, usize); 2] = [(0b0000_1101, 0b0010_1011), (0b0001_1101, 0b0000_1011)];
-const FELIX: &str = "cambric-felix";
+pub(super) const FELIX: &str = "cambric-felix";
 
 /// A way, with the programs of the original rules for it.
 struct Original {

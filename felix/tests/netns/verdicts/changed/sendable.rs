@@ -490,17 +490,17 @@ impl World<'_> {
 
 /// A packet that a place sends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Message {
-    pub(super) sender: Party,
-    pub(super) probe: Probe,
+pub(in crate::verdicts) struct Message {
+    pub(in crate::verdicts) sender: Party,
+    pub(in crate::verdicts) probe: Probe,
     /// The packet that an ICMP error quotes.
-    quoted: Option<Probe>,
+    pub(in crate::verdicts) quoted: Option<Probe>,
     /// Its length of UDP is wrong.
     is_malformed: bool,
 }
 
 impl Message {
-    const fn of(sender: Party, probe: Probe) -> Self {
+    pub(in crate::verdicts) const fn of(sender: Party, probe: Probe) -> Self {
         Self {
             sender,
             probe,
@@ -509,7 +509,7 @@ impl Message {
         }
     }
 
-    pub(super) fn octets(&self, number: u32) -> Vec<u8> {
+    pub(in crate::verdicts) fn octets(&self, number: u32) -> Vec<u8> {
         let Probe { from, to, kind, .. } = self.probe;
         let (Some(quoted), Kind::Icmp(kind, code)) = (self.quoted, kind) else {
             let mut octets = self.probe.octets(number);

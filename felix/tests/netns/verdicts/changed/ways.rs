@@ -1,7 +1,7 @@
 //! All packets from one place to another at once: the base chains of a listing that they pass, in the order
 //! of the kernel, as one program.
 //!
-//! The chains of the guard and of budgets are left out: they are not changed.
+//! The chains of the guard and of budgets are left out: `guarded.rs` changes those of the guard.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
