@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
+use rtnetlink::packet_core::DefaultNla;
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{
-    BridgePortState, InfoBridgePort, InfoData, InfoPortData, InfoPortKind, InfoVeth, LinkAttribute,
-    LinkInfo, LinkMessage,
+    BridgePortState, InfoData, InfoVeth, LinkAttribute, LinkMessage, LinkProtoInfoBridge,
 };
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope};
 use rtnetlink::{
@@ -16,6 +17,9 @@ use rtnetlink::{
 use tokio::task::JoinHandle;
 
 use crate::{Error, Host};
+
+/// The state of a bridge port (linux/if_link.h).
+const IFLA_BRPORT_STATE: u16 = 1;
 
 /// A connection to one host's rtnetlink.
 #[derive(Debug)]
@@ -215,12 +219,18 @@ impl Links {
             true => BridgePortState::Disabled,
             false => BridgePortState::Forwarding,
         };
-        let port = InfoPortData::BridgePort(vec![InfoBridgePort::State(state)]);
-        let kind = LinkInfo::PortKind(InfoPortKind::Bridge);
-        let info = LinkAttribute::LinkInfo(vec![kind, LinkInfo::PortData(port)]);
-        let link = LinkUnspec::new_with_name(name);
-        let link = link.append_extra_attribute(info).build();
-        self.change("setting the port state of", name, link).await
+        // The kernel ignores the state in RTM_NEWLINK, and in a message of another family.
+        let mut message = LinkMessage::default();
+        message.header.interface_family = AddressFamily::Bridge;
+        message.header.index = self.must_find(name).await?;
+        let state = DefaultNla::new(IFLA_BRPORT_STATE, vec![state.into()]);
+        let port = LinkAttribute::ProtoInfoBridge(vec![LinkProtoInfoBridge::Other(state)]);
+        message.attributes.push(port);
+        let request = self.handle.link().set(message);
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("setting the port state of", name, e))
     }
 
     async fn change(

@@ -201,3 +201,40 @@ fn a_fabric_without_daemons_joins_its_machines_and_workloads() {
         },
     );
 }
+
+#[test]
+fn discarding_bridge_port_drops_all_packets() {
+    in_lab("discarding_bridge_port_drops_all_packets", async |lab| {
+        let shape = Shape {
+            nodes: 2,
+            reflectors: 1,
+            workloads_per_node: 0,
+            mesh: false,
+        };
+        let plan = Plan::new(shape).unwrap();
+        let fabric = Fabric::build(lab, plan.clone()).await.unwrap();
+        let cut = &plan.nodes[0];
+        let there = IpAddr::V4(cut.v4);
+        let pinger = |place: usize| {
+            let node = &plan.nodes[place];
+            Pinger::open(&fabric.nodes[place].host, node.v4, node.v6).unwrap()
+        };
+        let (inside, outside) = (pinger(0), pinger(1));
+        let elsewhere = IpAddr::V4(plan.reflectors[0].v4);
+        let briefly = Duration::from_millis(200);
+        for _ in 0..3 {
+            for to in [there, elsewhere] {
+                assert!(
+                    outside.ping(to, SOON).await.is_some(),
+                    "no answer from {to}"
+                );
+            }
+            fabric.discard(0, true).await.unwrap();
+            assert_eq!(outside.ping(there, briefly).await, None);
+            assert_eq!(inside.ping(elsewhere, briefly).await, None);
+            assert!(outside.ping(elsewhere, SOON).await.is_some());
+            fabric.discard(0, false).await.unwrap();
+        }
+        assert!(inside.ping(elsewhere, SOON).await.is_some());
+    });
+}
