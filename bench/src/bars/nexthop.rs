@@ -69,4 +69,18 @@ pub(super) const BARS: &[Bar] = &[
         20.0,
         &[],
     ),
+    bar(
+        Nexthop,
+        "nexthop_each_move_late_ms",
+        "the same while 100,000 routes move one by one, ms",
+        20.0,
+        &[],
+    ),
+    bar(
+        Nexthop,
+        "nexthop_each_gone_late_ms",
+        "the same while they are deleted one by one, ms",
+        20.0,
+        &[],
+    ),
 ];

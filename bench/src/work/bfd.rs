@@ -27,6 +27,8 @@ const ROUTES: u32 = 1_000_000;
 const ROUTES_QUICK: u32 = 2_000;
 /// The first /24 of the routes.
 const FIRST_ROUTE: u32 = 0x1400_0000;
+/// Passes over the table.
+const PASSES: u32 = 16;
 const METRIC: u32 = 1024;
 const MULTIPLIER: u8 = 3;
 const DAEMON: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
@@ -173,7 +175,7 @@ impl Ground {
     /// Takes the states of sessions until a condition is met, or for a time.
     async fn pass(&mut self, time: Duration, until: impl Fn(&Self) -> bool) -> Result<()> {
         let end = Instant::now() + time;
-        while Instant::now() < end && !until(self) {
+        while Instant::now() < end {
             let now = bfd::Instant::ZERO + self.began.elapsed();
             for event in self.client.turn(now) {
                 match event {
@@ -185,6 +187,10 @@ impl Ground {
                     Event::Rejected { reason, .. } => bail!("rejected: {reason}"),
                     Event::Connected(_) | Event::Lost { .. } => {}
                 }
+            }
+            // The last awaited event may be the last one of all.
+            if until(self) {
+                break;
             }
             let due = self.client.poll_timeout().map(|at| at - now);
             let rest = end.saturating_duration_since(Instant::now());
@@ -279,15 +285,27 @@ impl Load {
         let over = Arc::new(AtomicBool::new(false));
         let (host, stop) = (host.clone(), over.clone());
         let thread = thread::spawn(move || {
-            let prefixes: Vec<_> = (0..count)
-                .map(|number| Ipv4Addr::from_bits(FIRST_ROUTE + (number << 8)))
-                .collect();
+            let prefix = |number: u32| Ipv4Addr::from_bits(FIRST_ROUTE + (number << 8));
+            // The fastest known order for the kernel: spread over the whole table.
+            let passes = (0..PASSES).map(|pass| (pass..count).step_by(PASSES as usize));
+            let passes: Vec<Vec<_>> = passes.map(|pass| pass.map(prefix).collect()).collect();
             host.run(|| {
                 let mut changes = 0;
+                let mut change = |verb, pass: &Vec<_>| {
+                    changes += pass.len() as u64;
+                    bare::run(verb, pass, PEER, METRIC)
+                };
                 while !stop.load(Ordering::Relaxed) {
-                    for verb in [Verb::Add, Verb::Delete] {
-                        bare::run(verb, &prefixes, PEER, METRIC)?;
-                        changes += u64::from(count);
+                    let mut present = vec![];
+                    for pass in &passes {
+                        change(Verb::Add, pass)?;
+                        present.push(pass);
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                    for pass in present {
+                        change(Verb::Delete, pass)?;
                     }
                 }
                 Ok(changes)
@@ -296,7 +314,7 @@ impl Load {
         Self { over, thread }
     }
 
-    /// Ends it after its round; returns the number of changes.
+    /// Ends it, and deletes its routes; returns the number of changes.
     fn end(self) -> Result<u64> {
         self.over.store(true, Ordering::Relaxed);
         match self.thread.join() {

@@ -4,6 +4,7 @@ mod bird;
 mod lateness;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -52,6 +53,13 @@ const MODES: [(&str, [&str; 4]); 2] = [
             "nexthop_late_ms",
         ],
     ),
+];
+
+/// Changes route by route: the wanted ones of both next hops, the time of the change, and the longest delay of
+/// a thread with real-time priority.
+const EACH: [(Range<usize>, &str, &str); 2] = [
+    (1..2, "nexthop_each_move_ms", "nexthop_each_move_late_ms"),
+    (2..2, "nexthop_each_gone_ms", "nexthop_each_gone_late_ms"),
 ];
 
 /// Runs in one namespace, one after the other.
@@ -107,12 +115,13 @@ fn measure(count: u32) -> Result<Measures> {
         }
         let mut side = Side::open(NexthopObjects::Off, count).await?;
         side.want(&both).await?;
-        let began = Instant::now();
-        side.want(&both[1..]).await?;
-        measures.insert("nexthop_each_move_ms", milliseconds(began.elapsed()));
-        let began = Instant::now();
-        side.want(&[]).await?;
-        measures.insert("nexthop_each_gone_ms", milliseconds(began.elapsed()));
+        for (hops, time, late) in EACH {
+            let lateness = Lateness::start()?;
+            let began = Instant::now();
+            side.want(both.get(hops).unwrap_or_default()).await?;
+            measures.insert(time, milliseconds(began.elapsed()));
+            measures.insert(late, milliseconds(lateness.stop()?));
+        }
         Ok(measures)
     })
 }
