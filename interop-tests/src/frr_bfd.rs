@@ -59,16 +59,30 @@ impl FrrBfd {
     /// # Errors
     /// If it does not answer.
     pub async fn sessions(&self) -> Result<Vec<FrrSession>, String> {
-        let question = ["show bfd peers json".to_owned()];
-        let shown = frr::ask_daemon(&self.host, "bfdd", &question).await;
-        let shown = shown.map_err(|error| error.to_string())?;
-        let peers: Value = serde_json::from_str(&shown).map_err(|_| shown.clone())?;
-        let peers = peers.as_array().ok_or(shown)?;
+        let peers = self.peers("show bfd peers json").await?;
         let session = |peer: &Value| FrrSession {
             is_multihop: peer["multihop"] == true,
             state: peer["status"].as_str().unwrap_or_default().to_owned(),
         };
         Ok(peers.iter().map(session).collect())
+    }
+
+    /// Returns how often all sessions went down.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn downs(&self) -> u64 {
+        let peers = self.peers("show bfd peers counters json").await;
+        let peers = peers.expect("an answer");
+        let downs = peers.iter().map(|peer| peer["session-down"].as_u64());
+        downs.map(|downs| downs.expect("a counter")).sum()
+    }
+
+    /// Returns the answer to a question for its peers.
+    async fn peers(&self, question: &str) -> Result<Vec<Value>, String> {
+        let shown = frr::ask_daemon(&self.host, "bfdd", &[question.to_owned()]).await;
+        let shown = shown.map_err(|error| error.to_string())?;
+        serde_json::from_str(&shown).map_err(|_| shown)
     }
 
     /// Waits until it has this many sessions, and all are up. Returns them.

@@ -20,17 +20,17 @@ const PATIENT: &str = "{ multiplier = 100 }";
 
 /// The values of 3 x 300 ms, for each mode.
 const DEFAULT: &str = "true";
-const SINGLE: &str = "{ mode = \"single-hop\" }";
+pub(crate) const SINGLE: &str = "{ mode = \"single-hop\" }";
 const MULTI: &str = "{ mode = \"multihop\" }";
 
 /// The same detection time of 30 s over a single hop.
-const SINGLE_PATIENT: &str = "{ mode = \"single-hop\", multiplier = 100 }";
+pub(crate) const SINGLE_PATIENT: &str = "{ mode = \"single-hop\", multiplier = 100 }";
 
 /// A detection time of 6 s: far above the delays of a machine, and far below [`BOUND`].
 const SINGLE_MEDIUM: &str = "{ mode = \"single-hop\", multiplier = 20 }";
 
 /// Waits until a speaker has learned so many routes; returns the time that it took.
-async fn learns(speaker: &Speaker, count: usize) -> Duration {
+pub(crate) async fn learns(speaker: &Speaker, count: usize) -> Duration {
     let waited = until(BOUND, "routes", async || {
         Ok::<_, Error>(match speaker.learned().await {
             Ok(table) if table.len() == count => Ok(()),
@@ -168,7 +168,7 @@ async fn kept_with(
 }
 
 /// Returns the setup of a host with sessions over one hop with a neighbor, and graceful restart.
-fn one_hop(number: u8, bfd: &'static str) -> Setup {
+pub(crate) fn one_hop(number: u8, bfd: &'static str) -> Setup {
     let setup = Setup::fabric()
         .neighbor_apart(number, 64512)
         .restarting_within(120);
@@ -185,7 +185,7 @@ const SINCE_ERROR: i64 = 500;
 
 /// Since when the sessions of BIRD with BFD are up, in milliseconds of the day, in their order.
 #[derive(Debug)]
-struct UpSince(Vec<i64>);
+pub(crate) struct UpSince(Vec<i64>);
 
 impl PartialEq for UpSince {
     fn eq(&self, other: &Self) -> bool {
@@ -198,7 +198,7 @@ impl PartialEq for UpSince {
 }
 
 /// Returns since when the sessions of BIRD with BFD are up.
-async fn up_since(bird: &Speaker) -> UpSince {
+pub(crate) async fn up_since(bird: &Speaker) -> UpSince {
     let shown = bird.command("show bfd sessions").await.expect("an answer");
     let rows = shown.lines().map(|line| line.split_whitespace().collect());
     let rows = rows.filter(|row: &Vec<&str>| row.get(2) == Some(&"Up"));
@@ -219,18 +219,13 @@ fn milliseconds(time: &str) -> i64 {
 }
 
 // Promise: as bfd-daemon killed_process_is_not_noticed_by_the_neighbor
-/// With `CAMBRIC_BFD_KILLS`, that many kills at 3 x 300 ms; otherwise few with a detection time of 30 s.
+/// With `CAMBRIC_SOAK`, 100 kills at 3 x 300 ms; otherwise few with a detection time of 30 s.
 #[test]
 fn killed_cambric_bfd_is_not_noticed_by_bird() {
     in_ground(&[Kind::Bird], "bfd-kept", async |ground| {
-        let soak = std::env::var("CAMBRIC_BFD_KILLS").ok();
-        let kills = soak
-            .as_ref()
-            .map_or(5, |kills| kills.parse().expect("a number"));
-        let values = if soak.is_some() {
-            SINGLE
-        } else {
-            SINGLE_PATIENT
+        let (kills, values) = match std::env::var_os("CAMBRIC_SOAK") {
+            Some(_) => (100, SINGLE),
+            None => (5, SINGLE_PATIENT),
         };
         let (one, process, bird) = kept_with_bird(&ground, values).await;
         let since = up_since(&bird).await;

@@ -13,7 +13,7 @@ const BOUND: Duration = Duration::from_secs(45);
 const WATCH: Duration = Duration::from_secs(4);
 
 /// The autonomous system of FRR: its bgpd takes a single hop for external peers of its own network.
-const FRR_AS: u32 = 64600;
+pub(crate) const FRR_AS: u32 = 64600;
 
 const SINGLE: &str = "{ mode = \"single-hop\" }";
 const MULTI: &str = "{ mode = \"multihop\" }";

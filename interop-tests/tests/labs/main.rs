@@ -8,6 +8,7 @@ mod admission;
 mod attributes;
 mod bfd;
 mod bfd_frr;
+mod bfd_restart;
 mod classic;
 mod examples;
 mod exchange;
