@@ -4,6 +4,7 @@
 //! it repeats a writing request at another member only if the first one cannot have received it. A
 //! watch ends with an error when its member fails ([`crate::Mirror`] opens it again).
 
+mod calico;
 mod check;
 mod lease;
 mod list;
@@ -24,6 +25,7 @@ use crate::port::{Answer, Store, Watch, WatchRequest};
 use crate::status::status_in;
 use crate::txn::{Txn, TxnReply};
 
+pub use calico::{CalicoEtcd, CalicoFault};
 pub use check::OptionFault;
 use members::{Again, Members};
 pub use options::{EtcdOptions, Password, TlsFiles};

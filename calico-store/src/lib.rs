@@ -53,7 +53,7 @@ mod txn;
 mod wire;
 
 pub use error::Error;
-pub use etcd::{EtcdOptions, EtcdStore, OptionFault, Password, TlsFiles};
+pub use etcd::{CalicoEtcd, CalicoFault, EtcdOptions, EtcdStore, OptionFault, Password, TlsFiles};
 pub use kv::{
     Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
     Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use calico_model::EndpointFile;
-use calico_store::{EtcdOptions, TlsFiles};
+use calico_store::{CalicoEtcd, CalicoFault, EtcdOptions};
 use kube_client::Overrides;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -382,44 +382,35 @@ impl File {
     }
 
     fn store(&self) -> Result<EtcdOptions, Failure> {
-        let endpoints: Vec<&str> = self
-            .etcd_endpoints
-            .split(',')
-            .map(str::trim)
-            .filter(|url| !url.is_empty())
-            .collect();
-        if endpoints.is_empty() {
-            return Err(wrong(
-                "etcd_endpoints",
-                "is missing: the URLs of the store, such as http://10.0.0.254:2379",
-            ));
-        }
-        if endpoints.iter().any(|url| url.contains('@')) {
+        if self.etcd_endpoints.contains('@') {
             return Err(wrong(
                 "etcd_endpoints",
                 "has a user or a password, which is not supported; use certificates",
             ));
         }
-        let mut options = EtcdOptions::new(endpoints);
-        let path = |text: &str| Some(PathBuf::from(text)).filter(|_| !text.is_empty());
-        match path(&self.etcd_ca_cert_file) {
-            Some(ca_file) => {
-                options.tls = Some(TlsFiles {
-                    ca_file,
-                    cert_file: path(&self.etcd_cert_file),
-                    key_file: path(&self.etcd_key_file),
-                    ..TlsFiles::default()
-                });
-            }
-            None if !self.etcd_cert_file.is_empty() || !self.etcd_key_file.is_empty() => {
-                return Err(wrong(
-                    "etcd_ca_cert_file",
-                    "is missing: etcd_cert_file and etcd_key_file need it",
-                ));
-            }
-            None => {}
+        let options = self.etcd().options();
+        options.map_err(|fault| match fault {
+            CalicoFault::NoEndpoint => wrong(
+                "etcd_endpoints",
+                "is missing: the URLs of the store, such as http://10.0.0.254:2379",
+            ),
+            CalicoFault::NoAuthority => wrong(
+                "etcd_ca_cert_file",
+                "is missing: etcd_cert_file and etcd_key_file need it",
+            ),
+            fault => wrong("etcd_endpoints", &fault.to_string()),
+        })
+    }
+
+    /// Returns the values that DEL needs as well: what is not supported is rejected before.
+    fn etcd(&self) -> CalicoEtcd {
+        CalicoEtcd {
+            endpoints: self.etcd_endpoints.clone(),
+            ca_file: self.etcd_ca_cert_file.clone(),
+            cert_file: self.etcd_cert_file.clone(),
+            key_file: self.etcd_key_file.clone(),
+            ..CalicoEtcd::default()
         }
-        Ok(options)
     }
 
     fn mtu(&self) -> Result<Option<u32>, Failure> {

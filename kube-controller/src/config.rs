@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use calico_store::{EtcdOptions, OptionFault};
+use calico_store::{CalicoEtcd, EtcdOptions, OptionFault};
 use daemon_common::config::{Problem, Report, Source};
 use daemon_common::daemon::{LogFormat, chance, host_name, log_filter};
 use daemon_common::metrics::MetricsSection;
@@ -25,16 +25,6 @@ pub const DAEMON: &str = "cambric-kube";
 
 /// The default of the lease's namespace outside of a pod.
 const LEASE_NAMESPACE: &str = "kube-system";
-
-/// Variables of calico-kube-controllers for the datastore that need the table `datastore` here.
-const ETCD_REFUSED: [&str; 6] = [
-    "ETCD_USERNAME",
-    "ETCD_PASSWORD",
-    "ETCD_DISCOVERY_SRV",
-    "ETCD_KEY",
-    "ETCD_CERT",
-    "ETCD_CA_CERT",
-];
 
 /// The variable of calico-kube-controllers with the path of a kubeconfig.
 const KUBECONFIG: &str = "KUBECONFIG";
@@ -143,10 +133,12 @@ impl Config {
             problems.push(Problem::at(file.log.span(), error.to_string()));
         }
         let is_of_file = file.datastore.is_some();
-        let datastore = file.datastore.map_or_else(|| datastore(&variable), Ok);
+        let of_variables = || CalicoEtcd::of_variables(&variable).options();
+        let datastore = file.datastore.map_or_else(of_variables, Ok);
         let datastore = match datastore {
             Ok(datastore) => Some(datastore),
-            Err(message) => {
+            Err(fault) => {
+                let message = format!("`datastore` is missing: {fault}");
                 problems.push(Problem::at(0..0, message));
                 None
             }
@@ -284,24 +276,6 @@ fn is_object_name(name: &str) -> bool {
         && !name.starts_with(['-', '.'])
         && !name.ends_with(['-', '.'])
         && !name.contains("..")
-}
-
-/// Returns the datastore of the variables of calico-kube-controllers; or their mistake, without a value.
-fn datastore(variable: impl Fn(&str) -> Option<String>) -> Result<EtcdOptions, String> {
-    let text = |name: &str| variable(name).unwrap_or_default();
-    let mut refused = ETCD_REFUSED.iter();
-    if let Some(name) = refused.find(|name| !text(name).is_empty()) {
-        return Err(format!(
-            "{name} is not supported: use the table `datastore`"
-        ));
-    }
-    let options = EtcdOptions::of_calico(
-        &text("ETCD_ENDPOINTS"),
-        &text("ETCD_CA_CERT_FILE"),
-        &text("ETCD_CERT_FILE"),
-        &text("ETCD_KEY_FILE"),
-    );
-    options.map_err(|why| format!("`datastore` is missing: {why}"))
 }
 
 impl ServerTable {

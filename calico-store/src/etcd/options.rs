@@ -77,45 +77,6 @@ impl EtcdOptions {
         }
     }
 
-    /// Returns options with the values of Calico's variables: `ETCD_ENDPOINTS` with commas between its
-    /// URLs, and the files of `ETCD_CA_CERT_FILE`, `ETCD_CERT_FILE` and `ETCD_KEY_FILE`. An empty file counts
-    /// as missing.
-    ///
-    /// # Errors
-    ///
-    /// There is no URL, or a certificate or key without an authority: the reason.
-    pub fn of_calico(
-        endpoints: &str,
-        ca_file: &str,
-        cert_file: &str,
-        key_file: &str,
-    ) -> Result<Self, &'static str> {
-        let all = endpoints.split(',').map(str::trim);
-        let mut options = Self::new(all.filter(|endpoint| !endpoint.is_empty()));
-        if options.endpoints.is_empty() {
-            return Err(
-                "no datastore is configured: set ETCD_ENDPOINTS, such as http://127.0.0.1:2379",
-            );
-        }
-        let given = |file: &str| {
-            Some(file.trim())
-                .filter(|file| !file.is_empty())
-                .map(PathBuf::from)
-        };
-        let (cert_file, key_file) = (given(cert_file), given(key_file));
-        let is_client = cert_file.is_some() || key_file.is_some();
-        options.tls = given(ca_file).map(|ca_file| TlsFiles {
-            ca_file,
-            cert_file,
-            key_file,
-            server_name: None,
-        });
-        if options.tls.is_none() && is_client {
-            return Err("etcdCACertFile (ETCD_CA_CERT_FILE) is needed beside certificate and key");
-        }
-        Ok(options)
-    }
-
     pub(super) fn connect(&self) -> Result<ConnectOptions, Error> {
         if self.endpoints.is_empty() {
             return Err(Error::Options("no endpoint of the store is given".into()));

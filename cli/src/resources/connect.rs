@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use calico_manifests::documents;
 use calico_model::without_values;
 use calico_store::resources::Resources;
-use calico_store::{EtcdOptions, EtcdStore, Password, TlsFiles};
+use calico_store::{CalicoEtcd, CalicoFault, EtcdOptions, EtcdStore, Password};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,21 +40,20 @@ impl Connection {
 
     /// Returns the access to the datastore.
     pub(crate) fn options(&self) -> Result<EtcdOptions> {
-        let settings = self.settings(Path::new(CONFIG), |name| std::env::var(name).ok())?;
-        settings.options()
+        options_of(&self.values(Path::new(CONFIG), |name| std::env::var(name).ok())?)
     }
 
-    /// Returns the settings of the given file; otherwise of the default file; otherwise of the
+    /// Returns the values of the given file; otherwise of the default file; otherwise of the
     /// variables.
-    fn settings(
+    fn values(
         &self,
         default: &Path,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Settings> {
+    ) -> Result<CalicoEtcd> {
         match &self.config {
-            Some(file) => Settings::read(file),
-            None if default.exists() => Settings::read(default),
-            None => Ok(Settings::of_variables(variable)),
+            Some(file) => Settings::read(file).map(Settings::etcd),
+            None if default.exists() => Settings::read(default).map(Settings::etcd),
+            None => Ok(CalicoEtcd::of_variables(variable)),
         }
     }
 }
@@ -128,124 +127,54 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Returns the settings in variables such as `ETCD_ENDPOINTS`, or `CALICO_ETCD_ENDPOINTS`,
-    /// which has precedence.
-    fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let set = |name: &str| {
-            variable(&format!("CALICO_{name}"))
-                .or_else(|| variable(name))
-                .unwrap_or_default()
-        };
-        Self {
-            datastore_type: set("DATASTORE_TYPE"),
-            etcd_endpoints: set("ETCD_ENDPOINTS"),
-            etcd_discovery_srv: set("ETCD_DISCOVERY_SRV"),
-            etcd_username: set("ETCD_USERNAME"),
-            etcd_password: set("ETCD_PASSWORD"),
-            etcd_key_file: set("ETCD_KEY_FILE"),
-            etcd_cert_file: set("ETCD_CERT_FILE"),
-            etcd_ca_cert_file: set("ETCD_CA_CERT_FILE"),
-            ..Self::default()
+    /// Returns the values for the client of etcd.
+    fn etcd(self) -> CalicoEtcd {
+        let inline = [self.etcd_key, self.etcd_cert, self.etcd_ca_cert];
+        CalicoEtcd {
+            datastore_type: self.datastore_type,
+            endpoints: self.etcd_endpoints,
+            discovery_srv: self.etcd_discovery_srv,
+            username: self.etcd_username,
+            password: Password(self.etcd_password),
+            ca_file: self.etcd_ca_cert_file,
+            cert_file: self.etcd_cert_file,
+            key_file: self.etcd_key_file,
+            has_inline: inline.iter().any(|pem| !pem.is_empty()),
         }
     }
+}
 
-    fn options(&self) -> Result<EtcdOptions> {
-        if !matches!(self.datastore_type.as_str(), "" | "etcdv3") {
-            bail!(
-                "the store must be etcd: datastoreType (DATASTORE_TYPE) is \"{}\", not \"etcdv3\"",
-                self.datastore_type
-            );
-        }
-        if !self.etcd_discovery_srv.is_empty() {
-            bail!("etcdDiscoverySrv (ETCD_DISCOVERY_SRV) is not supported: set ETCD_ENDPOINTS");
-        }
-        let endpoints: Vec<&str> = self
-            .etcd_endpoints
-            .split(',')
-            .map(str::trim)
-            .filter(|endpoint| !endpoint.is_empty())
-            .collect();
-        if endpoints.is_empty() {
-            bail!(
-                "no datastore is configured: set ETCD_ENDPOINTS, such as http://127.0.0.1:2379, or \
-                 etcdEndpoints in {CONFIG}"
-            );
-        }
-        let inline = [&self.etcd_key, &self.etcd_cert, &self.etcd_ca_cert];
-        if inline.iter().any(|pem| !pem.is_empty()) {
-            bail!("etcdKey, etcdCert and etcdCACert are not known here: put them into files");
-        }
-        let mut options = EtcdOptions::new(endpoints);
-        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-        options.username = given(&self.etcd_username);
-        options.password = given(&self.etcd_password).map(Password);
-        options.tls = given(&self.etcd_ca_cert_file).map(|ca_file| TlsFiles {
-            ca_file: ca_file.into(),
-            cert_file: given(&self.etcd_cert_file).map(PathBuf::from),
-            key_file: given(&self.etcd_key_file).map(PathBuf::from),
-            server_name: None,
-        });
-        let own = [&self.etcd_cert_file, &self.etcd_key_file];
-        if options.tls.is_none() && own.iter().any(|file| !file.is_empty()) {
-            bail!("etcdCACertFile (ETCD_CA_CERT_FILE) is needed beside certificate and key");
-        }
-        Ok(options)
-    }
+/// Returns the options of these values; or their fault, with the name of the field as well.
+fn options_of(values: &CalicoEtcd) -> Result<EtcdOptions> {
+    values.options().map_err(|fault| {
+        let field = match fault {
+            CalicoFault::DatastoreType(_) => "datastoreType",
+            CalicoFault::Discovery => "etcdDiscoverySrv",
+            CalicoFault::Inline => "etcdKey, etcdCert and etcdCACert",
+            CalicoFault::NoEndpoint => "etcdEndpoints",
+            CalicoFault::NoAuthority => "etcdCACertFile",
+        };
+        anyhow::anyhow!("{fault} (in {CONFIG}: {field})")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn variables(set: &[(&str, &str)]) -> Settings {
-        Settings::of_variables(|name| {
-            let found = set.iter().find(|(key, _)| *key == name)?;
-            Some(found.1.to_owned())
-        })
-    }
-
-    fn file(text: &str) -> Result<Settings> {
+    fn file(text: &str) -> Result<CalicoEtcd> {
         let directory = tempfile::tempdir().expect("directory");
         file_in(directory.path(), text)
     }
 
-    fn file_in(directory: &Path, text: &str) -> Result<Settings> {
+    fn file_in(directory: &Path, text: &str) -> Result<CalicoEtcd> {
         let path = directory.join("calicoctl.cfg");
         std::fs::write(&path, text).expect("written");
         let connection = Connection {
             config: None,
             allow_version_mismatch: false,
         };
-        connection.settings(&path, |_| None)
-    }
-
-    #[test]
-    fn variables_are_calicoctls() {
-        let options = variables(&[
-            ("ETCD_ENDPOINTS", "http://nobody:1"),
-            (
-                "CALICO_ETCD_ENDPOINTS",
-                "https://10.0.0.1:2379, https://10.0.0.2:2379",
-            ),
-            ("DATASTORE_TYPE", "etcdv3"),
-            ("ETCD_USERNAME", "admin"),
-            ("ETCD_PASSWORD", "secret"),
-            ("ETCD_CA_CERT_FILE", "/ca"),
-            ("ETCD_CERT_FILE", "/cert"),
-            ("ETCD_KEY_FILE", "/key"),
-        ])
-        .options()
-        .expect("options");
-        assert_eq!(
-            options.endpoints,
-            ["https://10.0.0.1:2379", "https://10.0.0.2:2379"]
-        );
-        assert_eq!(options.username.as_deref(), Some("admin"));
-        assert_eq!(options.password, Some(Password("secret".to_owned())));
-        assert!(!format!("{options:?}").contains("secret"));
-        let tls = options.tls.expect("tls");
-        assert_eq!(tls.ca_file, Path::new("/ca"));
-        assert_eq!(tls.key_file.as_deref(), Some(Path::new("/key")));
+        connection.values(&path, |_| None)
     }
 
     const SECRET_PART: &str = "QXZ";
@@ -254,7 +183,7 @@ mod tests {
     /// accepted settings quotes the secret.
     fn is_rejected(text: &str) -> bool {
         let directory = tempfile::tempdir().expect("directory");
-        let read = file_in(directory.path(), text).and_then(|settings| settings.options());
+        let read = file_in(directory.path(), text).and_then(|values| options_of(&values));
         let report = match &read {
             Ok(options) => format!("{options:?}"),
             // Its debug form has a backtrace, whose symbols hold any three letters by chance.
@@ -310,22 +239,32 @@ mod tests {
     }
 
     #[test]
-    fn unusable_setting_has_its_reason() {
-        for (set, part) in [
-            (&[][..], "ETCD_ENDPOINTS"),
-            (&[("DATASTORE_TYPE", "kubernetes")], "kubernetes"),
+    fn unusable_setting_has_its_reason_and_field() {
+        let head = "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec:\n";
+        let url = "  etcdEndpoints: https://a:1\n";
+        for (rest, parts) in [
+            ("  {}\n", ["ETCD_ENDPOINTS", "etcdEndpoints"]),
             (
-                &[("ETCD_DISCOVERY_SRV", "example.org")],
-                "ETCD_DISCOVERY_SRV",
+                "  datastoreType: kubernetes\n",
+                ["kubernetes", "datastoreType"],
             ),
             (
-                &[("ETCD_ENDPOINTS", "https://a:1"), ("ETCD_KEY_FILE", "/key")],
-                "ETCD_CA_CERT_FILE",
+                "  etcdDiscoverySrv: example.org\n",
+                ["ETCD_DISCOVERY_SRV", "etcdDiscoverySrv"],
             ),
+            (
+                "  etcdEndpoints: https://a:1\n  etcdKeyFile: /key\n",
+                ["ETCD_CA_CERT_FILE", "etcdCACertFile"],
+            ),
+            ("  etcdCert: QXZ\n", ["into files", "etcdCert"]),
         ] {
-            let error = variables(set).options().expect_err("refused").to_string();
-            assert!(error.contains(part), "{error}");
+            let read = file(&format!("{head}{rest}"));
+            let error = read.and_then(|values| options_of(&values));
+            let error = error.expect_err("refused").to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+            assert!(!error.contains("QXZ"), "{error}");
         }
+        assert!(file(&format!("{head}{url}")).is_ok());
     }
 
     #[test]
@@ -335,7 +274,7 @@ mod tests {
             "{head}  datastoreType: etcdv3\n  etcdEndpoints: http://10.0.0.1:2379\n  k8sAPIEndpoint: x\n"
         ));
         let options = settings
-            .and_then(|settings| settings.options())
+            .and_then(|values| options_of(&values))
             .expect("options");
         assert_eq!(options.endpoints, ["http://10.0.0.1:2379"]);
         for (text, part) in [

@@ -81,7 +81,11 @@ fn datastore_is_that_of_the_environment_without_its_table() {
         ),
         (
             &[("ETCD_ENDPOINTS", "http://a:1"), ("ETCD_PASSWORD", "QXZ")],
-            "ETCD_PASSWORD is not",
+            "a user and a password go together",
+        ),
+        (
+            &[("ETCD_ENDPOINTS", "http://a:1"), ("ETCD_KEY", "QXZ")],
+            "ETCD_KEY, ETCD_CERT",
         ),
     ] {
         let report = check("", variables).expect_err(words).to_string();
