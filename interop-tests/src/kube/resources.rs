@@ -37,6 +37,9 @@ const fn of(
     }
 }
 
+/// The group of rights. The server keeps its objects, and [`super::ApiServer::enforce`] applies rights.
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
 /// All resources.
 pub(super) const ALL: &[Resource] = &[
     core("namespaces", "Namespace", false),
@@ -46,6 +49,13 @@ pub(super) const ALL: &[Resource] = &[
     core("services", "Service", true),
     core("events", "Event", true),
     core("serviceaccounts", "ServiceAccount", true),
+    core("secrets", "Secret", true),
+    of("apps/v1", "deployments", "Deployment", true),
+    of("apps/v1", "daemonsets", "DaemonSet", true),
+    of(RBAC, "roles", "Role", true),
+    of(RBAC, "rolebindings", "RoleBinding", true),
+    of(RBAC, "clusterroles", "ClusterRole", false),
+    of(RBAC, "clusterrolebindings", "ClusterRoleBinding", false),
     of(
         "networking.k8s.io/v1",
         "networkpolicies",

@@ -74,3 +74,69 @@ fn kubectl_reads_and_writes_objects() {
         assert!(errors.contains("(NotFound)"), "{errors}");
     });
 }
+
+// Promise (Kubernetes): kubectl creates the objects of `packaging/kubernetes`, and applies them again
+// without a change.
+#[test]
+fn manifests_are_applied_by_kubectl() {
+    let Some(program) = foreign("kubectl") else {
+        return;
+    };
+    run(async {
+        let server = ApiServer::start(LOOPBACK, 1).await;
+        let home = tempfile::tempdir().expect("a directory");
+        let kubectl = Kubectl {
+            program,
+            server: &server,
+            home: home.path(),
+        };
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/kubernetes");
+        let apply = async |more: &str| {
+            let words = format!("apply --validate=false{more} -k {directory}");
+            let output = kubectl.output(&words).await;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{words}: {errors}");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let all_end = |lines: &[String], end: &str| {
+            assert_eq!(lines.len(), 18, "{lines:?}");
+            assert!(lines.iter().all(|line| line.ends_with(end)), "{lines:?}");
+        };
+        all_end(&apply(" --dry-run=client").await, " created (dry run)");
+        assert_eq!(server.objects("DaemonSet").len(), 0);
+        all_end(&apply("").await, " created");
+        all_end(&apply("").await, " unchanged");
+
+        let daemons = server.objects("DaemonSet");
+        let [daemons] = &daemons[..] else {
+            panic!("{daemons:?}");
+        };
+        let pod = &daemons["spec"]["template"]["spec"];
+        let none = Vec::new();
+        let list = |field: &str| pod[field].as_array().unwrap_or(&none).iter();
+        let all: Vec<_> = list("initContainers").chain(list("containers")).collect();
+        assert!(all.len() > 2, "{pod}");
+        // Each container reads what the manifests have.
+        let config = server.objects("ConfigMap");
+        let config = config
+            .iter()
+            .find(|one| one["metadata"]["name"] == "calico-config");
+        let config = &config.expect("calico-config")["data"];
+        let volumes: Vec<_> = list("volumes").map(|volume| &volume["name"]).collect();
+        for container in all {
+            for variable in container["env"].as_array().unwrap_or(&none) {
+                let key = &variable["valueFrom"]["configMapKeyRef"]["key"];
+                if let Some(key) = key.as_str() {
+                    assert!(config[key].is_string(), "{key} of {}", container["name"]);
+                }
+            }
+            for mount in container["volumeMounts"].as_array().unwrap_or(&none) {
+                assert!(volumes.contains(&&mount["name"]), "{mount}");
+            }
+        }
+        let accounts = server.objects("ServiceAccount");
+        let has_account = |one: &Value| one["metadata"]["name"] == pod["serviceAccountName"];
+        assert!(accounts.iter().any(has_account), "{accounts:?}");
+    });
+}
