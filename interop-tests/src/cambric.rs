@@ -89,8 +89,9 @@ pub(crate) fn run(kind: Kind, site: &Site) -> Result<Process, Error> {
     site.host.spawn(daemon, &program)
 }
 
-/// The routes that tests originate have the protocol `static`.
-const IMPORT: &str = "\n[kernel]\n[[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n";
+/// The routes that tests originate have the protocol `static`, and those of Felix 80.
+const IMPORT: &str =
+    "\n[kernel]\n[[kernel.import]]\nprotocols = [4, 80]\ninterfaces = [\"cali*\"]\n";
 
 fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     let (v4, v6) = (Site::v4(site.number), Site::v6(site.number));

@@ -10,6 +10,7 @@ mod bfd;
 mod bfd_frr;
 mod bfd_restart;
 mod classic;
+mod departure;
 mod examples;
 mod exchange;
 mod foreign_keys;

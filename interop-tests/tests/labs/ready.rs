@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The address of a lab's datastore.
-const STORE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 254)), 2379);
+pub(crate) const STORE: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 254)), 2379);
 
 const HEALTH: u16 = 9098;
 
@@ -46,15 +47,15 @@ async fn probe(path: &str) -> (String, String) {
     (code, answer)
 }
 
-fn save_felix(site: &Site) {
+pub(crate) fn save_felix(site: &Site, number: u8) {
     let text = format!(
-        "hostname = \"h1\"\ncontrol = {:?}\n[datastore]\nendpoints = [\"http://{STORE}\"]\n",
+        "hostname = \"h{number}\"\ncontrol = {:?}\n[datastore]\nendpoints = [\"http://{STORE}\"]\n",
         site.host.directory().join("felix.sock"),
     );
     site.save("felix.toml", &text);
 }
 
-fn start_felix(site: &Site) -> Process {
+pub(crate) fn start_felix(site: &Site) -> Process {
     let path = site.host.directory().join("felix.toml");
     let program = Program::new(own("cambric-felix")).arg("--config").arg(path);
     site.host.spawn("felix", &program).expect("Felix")
@@ -67,7 +68,7 @@ fn node_is_ready_only_when_felix_has_programmed_it() {
     in_ground(&[], name, async |ground| {
         let store = ground.store().await.expect("a store");
         let site = ground.site(1).await.expect("a host");
-        save_felix(&site);
+        save_felix(&site, 1);
         let [one, mut two] = nodes(&ground, &store, site).await;
         let waits = |status: &Status| missing(status) == ["felix"];
         one.reports("only Felix is missing", waits).await;
