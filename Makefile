@@ -54,7 +54,7 @@ soak:
 
 # The reflector beside its peers, and fabrics on a store, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
 bench: packages
-	$(CARGO) build --release --locked -p cambric-bench -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cli -p cambric-cni -p cambric-felix -p cambric-route-reflector
+	$(CARGO) build --release --locked -p cambric-bench -p cambric-bfd-daemon -p cambric-bgp-client -p cambric-cli -p cambric-cni -p cambric-felix -p cambric-kube-controller -p cambric-route-reflector
 	target/release/bench $(BENCH)
 
 # Checks of a release beside `make test`: RELEASING.md. RELEASE='--without cargo-deny --since v0.1.0'.

@@ -2,6 +2,7 @@
 
 mod failures;
 mod felix;
+mod kube;
 mod nexthop;
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
@@ -57,6 +58,7 @@ pub fn all() -> impl Iterator<Item = &'static Bar> {
         .chain(failures::BARS)
         .chain(nexthop::BARS)
         .chain(felix::BARS)
+        .chain(kube::BARS)
 }
 
 /// The bars of all workloads without policies.

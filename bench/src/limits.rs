@@ -121,6 +121,9 @@ pub const OPENER_TURN: Duration = Duration::from_millis(1);
 /// Octets of one write or read of a stream.
 pub const STREAM_OCTETS: usize = 128 << 10;
 
+/// The port of the API server of Kubernetes.
+pub const CLUSTER_PORT: u16 = 6443;
+
 /// Pause between two probes.
 pub const PROBE_TURN: Duration = Duration::from_millis(1);
 

@@ -106,7 +106,10 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         println!("skipped: there is no etcd, or our daemons are not built (make build)");
         return;
     }
-    let output = bench(&["--work", "path,live,many,records,felix,rules,watch,ipam"]);
+    let output = bench(&[
+        "--work",
+        "path,live,many,records,felix,rules,watch,ipam,kube",
+    ]);
     for title in [
         "of it for 10,000 endpoints",
         "lists that etcd served again",
@@ -133,6 +136,9 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         "idle: percent of a core",
         "etcd killed until all in sync",
         "100 hosts start",
+        "10,000 pods: from an empty etcd",
+        "heartbeats of 1,000 nodes",
+        "from the API server into the kernel, p50",
     ] {
         assert!(has_verdict(&output, title), "{title}:\n{output}");
     }

@@ -386,6 +386,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, tls: Option<Arc<Serv
         let Ok((stream, _)) = accepted else {
             return;
         };
+        // As the API server does. Without it, an event waits for the acknowledgment of the one before.
+        let _ = stream.set_nodelay(true);
         let (shared, tls) = (Arc::clone(&shared), tls.clone());
         connections.spawn(async move {
             let service = service_fn(move |request| {

@@ -309,6 +309,7 @@ impl Server {
         let failed = |error: std::io::Error| Failure::Connection(error.to_string());
         let address = (self.access.host(), self.access.port());
         let stream = TcpStream::connect(address).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
         let keep_alive = TcpKeepalive::new()
             .with_time(KEEP_ALIVE_AFTER)
             .with_interval(KEEP_ALIVE_INTERVAL)

@@ -2,6 +2,7 @@
 //! listeners to the nodes' kernels.
 
 mod agent;
+mod cluster;
 mod lists;
 mod neighbor;
 mod notifications;
@@ -24,6 +25,7 @@ use netns_lab::fabric::{Fabric, Plan, Programs, Shape};
 use netns_lab::{Lab, VethEnd};
 
 pub use agent::{fill, put};
+pub use cluster::Cluster;
 pub use lists::{Lists, Order};
 pub use neighbor::{Neighbor, Picture};
 pub use notifications::{News, Notifications};
@@ -242,7 +244,9 @@ impl Ground {
 
 /// Returns whether all programs that a fabric needs are installed.
 pub fn can_run() -> bool {
-    programs().is_ok() && program("cambric").is_ok() && store::is_installed()
+    let others = ["cambric", "cambric-kube"];
+    let are_built = others.iter().all(|name| program(name).is_ok());
+    programs().is_ok() && are_built && store::is_installed()
 }
 
 /// Returns Cambric's programs of a fabric.

@@ -1,4 +1,4 @@
-//! Changes of the sets in the packet filter of a node, with their times.
+//! Changes of the packet filter of a node, with their times.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::limits::NEWS_MAX;
 // linux/netfilter/nfnetlink.h and nf_tables.h
 const GROUP_NFTABLES: u32 = 1 << 6;
 const SUBSYSTEM_NFTABLES: u16 = 10 << 8;
+const NEW_RULE: u16 = SUBSYSTEM_NFTABLES | 6;
 const NEW_ELEMENT: u16 = SUBSYSTEM_NFTABLES | 12;
 const DELETED_ELEMENT: u16 = SUBSYSTEM_NFTABLES | 14;
 
@@ -25,13 +26,22 @@ pub struct SetChanges {
 }
 
 impl SetChanges {
-    /// Starts to listen: every later notification is read.
+    /// Starts to listen: every later notification about an element of a set is read.
     pub fn listen(host: &Host) -> Result<Self> {
+        Self::of_kinds(host, &[NEW_ELEMENT, DELETED_ELEMENT])
+    }
+
+    /// Starts to listen: every later notification about a new rule or an element of a set is read.
+    pub fn listen_to_rules(host: &Host) -> Result<Self> {
+        Self::of_kinds(host, &[NEW_RULE, NEW_ELEMENT, DELETED_ELEMENT])
+    }
+
+    fn of_kinds(host: &Host, kinds: &'static [u16]) -> Result<Self> {
         let (sender, changes) = channel(NEWS_MAX);
         let listener = host.run(|| {
             let protocol = SockProtocol::NetlinkNetFilter;
             Listener::start(protocol, GROUP_NFTABLES, move |octets, at| {
-                if changes_a_set(octets) {
+                if has_kind(octets, kinds) {
                     // The receiver is dropped only when no more notifications are wanted.
                     let _ = sender.blocking_send(at);
                 }
@@ -52,15 +62,15 @@ impl SetChanges {
     pub async fn next(&mut self, limit: Duration) -> Result<Instant> {
         let change = timeout(limit, self.changes.recv()).await;
         change
-            .with_context(|| format!("no set was changed within {limit:?}"))?
+            .with_context(|| format!("nothing was changed within {limit:?}"))?
             .context("the listener has ended")
     }
 }
 
-/// Returns whether a message of a datagram is about elements of a set.
-fn changes_a_set(mut octets: &[u8]) -> bool {
+/// Returns whether a message of a datagram is of one of these kinds.
+fn has_kind(mut octets: &[u8], kinds: &[u16]) -> bool {
     while let Some((length, kind)) = header(octets) {
-        if matches!(kind, NEW_ELEMENT | DELETED_ELEMENT) {
+        if kinds.contains(&kind) {
             return true;
         }
         let next = octets.get(length.max(1).next_multiple_of(4)..);
@@ -87,11 +97,13 @@ mod tests {
             octets.extend([0; 14]);
             octets
         };
-        let rule = message(SUBSYSTEM_NFTABLES | 6);
-        assert!(!changes_a_set(&rule));
-        for kind in [NEW_ELEMENT, DELETED_ELEMENT] {
-            assert!(changes_a_set(&[rule.clone(), message(kind)].concat()));
+        let rule = message(NEW_RULE);
+        let kinds = [NEW_ELEMENT, DELETED_ELEMENT];
+        assert!(!has_kind(&rule, &kinds));
+        assert!(has_kind(&rule, &[NEW_RULE]));
+        for kind in kinds {
+            assert!(has_kind(&[rule.clone(), message(kind)].concat(), &kinds));
         }
-        assert!(!changes_a_set(&[0; 7]));
+        assert!(!has_kind(&[0; 7], &kinds));
     }
 }

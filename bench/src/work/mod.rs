@@ -16,6 +16,7 @@ mod forwarding;
 mod idle;
 pub mod internet;
 mod keep;
+mod kube;
 mod labels;
 pub mod latency;
 mod live;
@@ -106,6 +107,8 @@ pub enum Work {
     Death,
     /// Containers connected one after the other, compared with the reference plugin ptp
     Cni,
+    /// The controller of Kubernetes with 10,000 pods, and NetworkPolicies until the kernel has them
+    Kube,
 }
 
 impl Work {
@@ -143,6 +146,7 @@ impl Work {
             Self::Bfd => "bfd",
             Self::Death => "death",
             Self::Cni => "cni",
+            Self::Kube => "kube",
         }
     }
 
@@ -183,7 +187,8 @@ impl Work {
             | Self::Rules
             | Self::Watch
             | Self::Ipam
-            | Self::Cni => 3,
+            | Self::Cni
+            | Self::Kube => 3,
             Self::Bfd | Self::Death | Self::Churn => 1,
         }
     }
@@ -222,6 +227,7 @@ impl Work {
             Self::Bfd => bfd::bfd(lab, options).await,
             Self::Death => death::death(options),
             Self::Cni => containers::containers(options),
+            Self::Kube => kube::kube(options),
         }
     }
 }

@@ -292,6 +292,7 @@ pub const TABLE: &[Row] = &[
             "calico-model",
             "calico-ipam",
             "daemon-common",
+            "interop-tests",
         ],
     ),
     row("xtask", 5, &[]),
