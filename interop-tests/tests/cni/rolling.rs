@@ -2,6 +2,7 @@
 //! addresses of the service reach a client by BGP. The hosts translate them by a table of this test, which
 //! follows the API server and never the controller.
 
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,8 @@ struct Pod {
     container: Container,
     address: IpAddr,
     stop: watch::Sender<Stop>,
-    thread: JoinHandle<()>,
+    /// Returns the number of accepted connections.
+    thread: JoinHandle<u32>,
 }
 
 /// The state of an endpoint in its slice.
@@ -103,8 +105,8 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-/// Serves connections in a container until it is stopped.
-fn serve(host: Host) -> (watch::Sender<Stop>, JoinHandle<()>) {
+/// Serves connections in a container until it is stopped. The thread returns their number.
+fn serve(host: Host) -> (watch::Sender<Stop>, JoinHandle<u32>) {
     let (stop, mut stopped) = watch::channel(Stop::Not);
     let (sender, bound) = sync_channel(1);
     let work = async move {
@@ -112,10 +114,12 @@ fn serve(host: Host) -> (watch::Sender<Stop>, JoinHandle<()>) {
         let listener = listener.expect("a port");
         sender.send(()).expect("the test");
         let mut open = JoinSet::new();
+        let mut count = 0;
         loop {
             tokio::select! {
                 accepted = listener.accept() => {
                     let (stream, _) = accepted.expect("accepted");
+                    count += 1;
                     open.spawn(answer(stream));
                 }
                 // Errors are those of clients that a fault has cut, and the clients count them.
@@ -128,6 +132,7 @@ fn serve(host: Host) -> (watch::Sender<Stop>, JoinHandle<()>) {
         if how == Stop::Softly {
             while open.join_next().await.is_some() {}
         }
+        count
     };
     let thread = spawn(move || host.run(|| block_on(work)).expect("a thread"));
     bound.recv().expect("it listens");
@@ -200,6 +205,8 @@ struct Bench<'f> {
     api: &'f ApiServer,
     nodes: &'f [Node; 2],
     kubeconfig: String,
+    /// The connections that the pods of each host have accepted.
+    served: Cell<[u32; 2]>,
 }
 
 impl Bench<'_> {
@@ -251,6 +258,13 @@ impl Bench<'_> {
             "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>()}));
     }
 
+    /// Adds the connections of a server that has ended to those of its host.
+    fn count(&self, node: u8, server: JoinHandle<u32>) {
+        let mut served = self.served.get();
+        served[usize::from(node) - 1] += server.join().expect("it ended");
+        self.served.set(served);
+    }
+
     /// Replaces a pod by a new one on its host, as a rolling update does.
     async fn update(&self, old: Pod, new: &str, other: &Pod) -> Pod {
         let new = self.start(new, old.node).await;
@@ -270,7 +284,7 @@ impl Bench<'_> {
         while !old.thread.is_finished() {
             sleep(PROXY_EVERY).await;
         }
-        old.thread.join().expect("it ended regularly");
+        self.count(old.node, old.thread);
         self.publish(&[(&new, State::Ready), (other, State::Ready)]);
         let network = self.network(old.node);
         let removed = self
@@ -339,15 +353,18 @@ fn rules(slices: &[Value], node: u8) -> String {
     )
 }
 
-/// Starts a client of both hosts that learns the routes of services by BGP, and is no node.
+/// Starts a client of both hosts that learns the routes of services by BGP, and is no node. Its kernel
+/// selects one of both hosts for each connection.
 fn start_client(site: &Site) -> Process {
     let number = site.number;
+    let ports_count = site.host.sysctl("net/ipv4/fib_multipath_hash_policy", "1");
+    ports_count.expect("set");
     let neighbors = [1, 2].map(|node| {
         let address = Site::v4(node);
         format!("[[neighbor]]\nname = \"h{node}\"\naddress = \"{address}\"\nasn = 64512\n")
     });
     let text = format!(
-        "asn = 64512\nrouter_id = \"{}\"\nfamilies = [\"ipv4-unicast\"]\n{}",
+        "asn = 64512\nrouter_id = \"{}\"\nfamilies = [\"ipv4-unicast\"]\nmultipath = 2\n{}",
         Site::v4(number),
         neighbors.concat()
     );
@@ -408,6 +425,7 @@ fn rolling_update_fails_no_connection() {
             api: &api,
             nodes: &nodes,
             kubeconfig: kubeconfig.display().to_string(),
+            served: Cell::default(),
         };
         let test = async {
             let here = bench.start("a1", 1).await;
@@ -429,13 +447,16 @@ fn rolling_update_fails_no_connection() {
             assert!(f64::from(tally.opened) > wanted, "{tally:?} in {elapsed:?}");
             assert_eq!(tally.failures, [""; 0], "of {} connections", tally.opened);
             println!("{} connections in {elapsed:?}, none failed", tally.opened);
+            let opened = tally.opened;
 
             // The clients notice pods that end without a preStop.
             let load = Load::start(outside.host.clone(), rate());
             for pod in [here, there] {
                 pod.stop.send_replace(Stop::Hard);
-                pod.thread.join().expect("it ended");
+                bench.count(pod.node, pod.thread);
             }
+            let served = bench.served.get();
+            assert!(served.iter().all(|count| *count > opened / 5), "{served:?}");
             sleep(PRE_STOP / 2).await;
             let (tally, _) = load.end().await;
             assert!(!tally.failures.is_empty(), "{tally:?}");
