@@ -280,6 +280,9 @@ impl Start {
     /// Does what is due, until the process ends.
     async fn keep(&mut self) -> Result<()> {
         if let Some(cni) = &self.cni {
+            for note in cni.notes() {
+                tracing::warn!(note, "field without an effect");
+            }
             cni.copy()?;
         }
         let now = Instant::now();

@@ -12,4 +12,5 @@ mod rig;
 mod served;
 mod server;
 mod start;
+mod stock;
 mod written;

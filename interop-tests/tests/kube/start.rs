@@ -28,17 +28,17 @@ const TEMPLATE: &str = r#"{"name": "k8s-pod-network", "cniVersion": "1.0.0", "pl
     "kubernetes": {"kubeconfig": "__KUBECONFIG_FILEPATH__"}}]}"#;
 
 /// A datastore and an API server on loopback, and the directories of a node.
-struct Bench {
-    api: ApiServer,
-    store: Local,
-    endpoint: String,
+pub(crate) struct Bench {
+    pub(crate) api: ApiServer,
+    pub(crate) store: Local,
+    pub(crate) endpoint: String,
     root: TempDir,
     kubeconfig: String,
 }
 
 impl Bench {
     /// Returns `None`, with a notice, where OpenSSL is not installed.
-    async fn new() -> Option<Self> {
+    pub(crate) async fn new() -> Option<Self> {
         let root = tempfile::tempdir().expect("a directory");
         for directory in [
             "net.d",
@@ -92,7 +92,7 @@ impl Bench {
         })
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.root.path().join(name).display().to_string()
     }
 
@@ -107,7 +107,7 @@ impl Bench {
         command
     }
 
-    fn start(&self, more: &[&str]) -> Command {
+    pub(crate) fn start(&self, more: &[&str]) -> Command {
         let mut command = self.command(&["node", "start", "--kubeconfig", &self.kubeconfig]);
         for (option, place) in [
             ("--nodename-file", "var/nodename"),
@@ -157,13 +157,13 @@ impl Bench {
         std::fs::read_to_string(self.path("net.d/calico-kubeconfig")).ok()
     }
 
-    fn configuration(&self) -> Option<Value> {
+    pub(crate) fn configuration(&self) -> Option<Value> {
         let text = std::fs::read_to_string(self.path("net.d/10-calico.conflist")).ok()?;
         serde_json::from_str(&text).ok()
     }
 
     /// Answers as a daemon on its control socket from now on.
-    fn daemon(&self, name: &str, missing: &[&str]) {
+    pub(crate) fn daemon(&self, name: &str, missing: &[&str]) {
         let path = self.path(&format!("run/cambric-{name}/{name}.sock"));
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(path).expect("a socket");
@@ -183,7 +183,7 @@ impl Bench {
     }
 }
 
-async fn soon(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) async fn soon(what: &str, is_so: impl Fn() -> bool) {
     until::<(), Error>(PATIENCE, what, async || {
         Ok(is_so().then_some(()).ok_or_else(|| "not yet".to_owned()))
     })
@@ -198,7 +198,7 @@ async fn ended(mut child: Child) -> bool {
     ended.expect("in time").expect("ended").success()
 }
 
-async fn stored(store: &Local, key: &str) -> Value {
+pub(crate) async fn stored(store: &Local, key: &str) -> Value {
     get(store, key).await.unwrap_or_else(|| panic!("no {key}"))
 }
 

@@ -24,6 +24,9 @@ const SECRETS: [(&str, &str); 3] = [
     ("etcd-key", "ETCD_KEY_FILE"),
 ];
 
+/// Fields of the plugin without an effect: it has no log.
+const WITHOUT_EFFECT: [&str; 2] = ["log_level", "log_file_path"];
+
 /// The directory of the copies of these files, beside the configuration.
 const SECRETS_COPY: &str = "calico-tls";
 
@@ -211,6 +214,24 @@ impl Cni {
         write(&path, self.text.as_bytes(), 0o600)
     }
 
+    /// Returns the fields of the configuration that have no effect in this plugin, with reasons.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let parsed: Value = serde_json::from_str(&self.text).unwrap_or_default();
+        let plugins = parsed["plugins"].as_array().map_or(&[][..], Vec::as_slice);
+        let own = plugins.iter().chain([&parsed]).filter(|plugin| {
+            let names = PROGRAMS.iter().flat_map(|(own, calico)| [own, calico]);
+            names.into_iter().any(|name| plugin["type"] == *name)
+        });
+        let set = own.flat_map(|plugin| {
+            let all = WITHOUT_EFFECT.iter();
+            all.filter(|field| !plugin[**field].is_null())
+        });
+        set.map(|field| {
+            format!("{field} of the CNI configuration has no effect: the runtime logs the errors")
+        })
+        .collect()
+    }
+
     /// Returns the path of the configuration as runtimes see it.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
@@ -323,6 +344,9 @@ mod tests {
         let config: Value = serde_json::from_str(&text).expect("JSON");
         let plugin = &config["plugins"][0];
         assert_eq!(plugin["mtu"], 1440);
+        let notes = cni.notes();
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes.concat().contains("log_file_path"), "{notes:?}");
         assert_eq!(plugin["nodename"], "r1-c07");
         assert_eq!(plugin["etcd_endpoints"], "https://10.0.0.9:2379");
         assert_eq!(

@@ -76,7 +76,7 @@ const ELSEWHERE: [&str; 6] = [
 ];
 
 /// Variables without an effect, and the reasons.
-const WITHOUT_EFFECT: [(&str, &str); 5] = [
+const WITHOUT_EFFECT: [(&str, &str); 6] = [
     (
         "CALICO_ROUTER_ID",
         "the BGP identifier of a node is its IPv4 address, otherwise a hash of its name",
@@ -88,7 +88,11 @@ const WITHOUT_EFFECT: [(&str, &str); 5] = [
     ("CALICO_DISABLE_FILE_LOGGING", "there are no log files"),
     ("CALICO_STARTUP_LOGLEVEL", "use the option --log"),
     ("CLUSTER_TYPE", "the ClusterInformation has no type here"),
+    ("SLEEP", "use the option --once"),
 ];
+
+/// The prefix of the variables that Felix follows in its own environment.
+const OF_FELIX: &str = "FELIX_";
 
 /// Variables that are followed. Other ones with Calico's prefix are reported.
 const FOLLOWED: [&str; 7] = [
@@ -269,6 +273,11 @@ fn notes(variables: &BTreeMap<String, String>) -> Vec<String> {
         if let Some((_, why)) = without.find(|(known, _)| known == name) {
             return Some(format!("{name} has no effect: {why}"));
         }
+        if name.starts_with(OF_FELIX) {
+            return Some(format!(
+                "{name} has no effect here: Felix follows it in its own environment"
+            ));
+        }
         let is_known = |all: &[&str]| all.iter().any(|known| name.starts_with(known));
         let is_other = name.starts_with("CALICO_") && !is_known(&FOLLOWED) && !is_known(&ELSEWHERE);
         is_other.then(|| format!("{name} has no effect: it is unknown"))
@@ -323,7 +332,7 @@ mod tests {
         let spec = json!({"blockSize": 24, "ipipMode": "Always", "vxlanMode": "Never",
             "natOutgoing": true, "disableBGPExport": false, "nodeSelector": "rack == 'r1'"});
         assert_eq!(json!(pool.spec), spec);
-        assert_eq!(settings.notes.len(), 3, "{:?}", settings.notes);
+        assert_eq!(settings.notes.len(), 4, "{:?}", settings.notes);
         assert!(!settings.notes.concat().contains("secret"));
     }
 
