@@ -132,9 +132,10 @@ impl FromStr for ExtendedCommunity {
     type Err = TextError;
 
     /// Reads "rt:" and "ro:" with "asn:number", "asnL:number" (four-octet AS) or
-    /// "address:number", and "0x" with 16 hex digits.
+    /// "address:number", "bandwidth:" and "link-bandwidth:" with "asn:octets per second", and "0x"
+    /// with 16 hex digits.
     fn from_str(text: &str) -> Result<Self, TextError> {
-        whole(alt((named, hex)), text).ok_or(TextError::ExtendedCommunity)
+        whole(alt((named, bandwidth, hex)), text).ok_or(TextError::ExtendedCommunity)
     }
 }
 
@@ -169,6 +170,26 @@ fn as_form(text: &str) -> Output<'_, ExtendedCommunity> {
             )),
         }
     })
+    .parse(text)
+}
+
+fn bandwidth(text: &str) -> Output<'_, ExtendedCommunity> {
+    let kind = alt((
+        value(true, tag("bandwidth:")),
+        value(false, tag("link-bandwidth:")),
+    ));
+    let digits = take_while1(|c: char| c.is_ascii_digit() || c == '.');
+    let number = map_opt(digits, |digits: &str| {
+        f32::from_str(digits)
+            .ok()
+            .filter(|number| number.is_finite())
+    });
+    map(
+        (kind, number16, preceded(char(':'), number)),
+        |(is_transitive, asn, number)| {
+            ExtendedCommunity::link_bandwidth(asn, number, is_transitive)
+        },
+    )
     .parse(text)
 }
 
@@ -236,6 +257,8 @@ mod tests {
             "ro:10.0.0.1:7",
             "rt:70000L:9",
             "rt:1L:9",
+            "bandwidth:64512:125000000",
+            "link-bandwidth:23456:0.5",
             "0x030b000000000008",
         ];
         for text in texts {
@@ -243,7 +266,15 @@ mod tests {
         }
         let four_octet = "rt:70000:9".parse::<ExtendedCommunity>().unwrap();
         assert_eq!(four_octet, ExtendedCommunity::route_target_as4(70_000, 9));
-        for bad in ["rt:1", "rt:70000:65536", "0x00", "xx:1:2", "rt:1:2 "] {
+        for bad in [
+            "rt:1",
+            "rt:70000:65536",
+            "0x00",
+            "xx:1:2",
+            "rt:1:2 ",
+            "bandwidth:1:-1",
+            "bandwidth:1:inf",
+        ] {
             assert!(bad.parse::<ExtendedCommunity>().is_err(), "{bad}");
         }
     }
