@@ -193,3 +193,6 @@ pub const BFD_KEYS_OCTETS_MAX: usize = 256;
 
 /// The default of the packets of BFD that may be missing.
 pub const BFD_MULTIPLIER: u8 = 3;
+
+/// The largest bandwidth of a link, in Mbit/s.
+pub const LINK_BANDWIDTH_MAX: u32 = 4_000_000;

@@ -329,6 +329,7 @@ impl Speaker {
                 domain: state.config.domain(),
                 extended_next_hop: params.extended_next_hop,
                 long_lived: params.peer_long_lived.is_some(),
+                link_bandwidth: state.config.link_bandwidth,
                 export: state.config.export.clone(),
                 add_path: send_paths(state, params),
             },

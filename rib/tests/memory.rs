@@ -178,6 +178,7 @@ fn held(size: Size) -> usize {
         own_next_hop_v6: None,
         extended_next_hop: false,
         long_lived: false,
+        link_bandwidth: None,
         cluster_id: Default::default(),
         domain: Default::default(),
         export: Policy::AcceptAll,

@@ -168,6 +168,7 @@ fn rules(role: Role) -> GroupRules {
         own_next_hop_v6: None,
         extended_next_hop: false,
         long_lived: false,
+        link_bandwidth: None,
         cluster_id: CLUSTER,
         domain: Default::default(),
         export: Policy::AcceptAll,

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     config::{Bfd, BfdAuth, BfdGraceful, Password, PrefixLimits, PrefixLimitsOut},
     limits::{
-        BFD_KEYS_OCTETS_MAX, BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX,
+        BFD_KEYS_OCTETS_MAX, BGP_PORT, DESCRIPTION_OCTETS_MAX, LINK_BANDWIDTH_MAX, NAME_OCTETS_MAX,
         PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX, STALE_TIME_S, STALE_TIME_S_MAX,
         TTL_SECURITY_HOPS_MAX,
     },
@@ -352,6 +352,19 @@ peer_keys! {
             effect: Effect::Readvertised,
             store: Store::Fields(&["spec.nextHopMode", "spec.keepOriginalNextHop"]),
             example: || "self".into(),
+            ..BOTH
+        };
+
+    "link_bandwidth": [link_bandwidth]: Option<u32> = None,
+        "the bandwidth of this host's link, sent as the link bandwidth community with routes of which the \
+         next hop is the daemon's own (draft-ietf-idr-link-bandwidth): transitive to external neighbors. \
+         The community of a received route is removed from them in any case",
+        Key {
+            kind: from_one(LINK_BANDWIDTH_MAX, "Mbit/s"),
+            default: Fallback::Words("not sent"),
+            effect: Effect::Readvertised,
+            store: Store::Annotation,
+            example: || 10_000.into(),
             ..BOTH
         };
 

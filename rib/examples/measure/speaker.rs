@@ -147,6 +147,7 @@ impl Bench {
             own_next_hop_v6: None,
             extended_next_hop: false,
             long_lived: false,
+            link_bandwidth: None,
             cluster_id: ClusterId(own),
             domain: Default::default(),
             export: Policy::AcceptAll,

@@ -6,14 +6,17 @@ use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
-    Asn, AttrCodes, Attributes, ClusterId, Community, Family, FamilyRow, Framing, NextHop,
-    NextHopForm, RouterId,
+    Asn, AttrCodes, Attributes, ClusterId, Community, ExtendedCommunity, Family, FamilyRow,
+    Framing, NextHop, NextHopForm, RouterId,
 };
 
 use crate::attributes::{HopForm, LOCAL_PREF_DEFAULT, Scope};
 use crate::peer::PeerInfo;
 use crate::policy::{Policy, insert};
 use crate::role::Role;
+
+/// Octets in 1 Mbit.
+const OCTETS_PER_MEGABIT: f32 = 125_000.0;
 
 /// The number of an update group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +80,8 @@ pub struct GroupRules {
     /// Whether the members support long-lived graceful restart (RFC 9494). Other members are not sent
     /// routes with LLGR_STALE, except internal peers.
     pub long_lived: bool,
+    /// The bandwidth in Mbit/s that is sent with routes of which the next hop is the local address.
+    pub link_bandwidth: Option<u32>,
     /// The cluster of the members, if they are clients (RFC 4456 §7).
     pub cluster_id: ClusterId,
     /// The attributes restricted to an administrative domain that members in another AS receive.
@@ -203,6 +208,7 @@ pub(crate) fn rewrite(
         drop_link_local(&mut attributes.next_hop);
     } else {
         attributes.next_hop = rules.own_next_hop(row);
+        replace_bandwidth(&mut attributes, origin, rules, row);
         // RFC 7311 §3.4.3. Checked before the mutable borrow, which allocates.
         if origin.role != Role::Local
             && attributes.rare.aigp.is_some()
@@ -238,6 +244,33 @@ pub(crate) fn rewrite(
         }
     }
     attributes
+}
+
+/// Sets the link bandwidth of a route of which the next hop is replaced by the local address: a received one is
+/// that of another link. draft-ietf-idr-link-bandwidth §2
+fn replace_bandwidth(
+    attributes: &mut Attributes,
+    origin: &Origin,
+    rules: &GroupRules,
+    row: &FamilyRow,
+) {
+    if !matches!(row.framing, Framing::Ipv4 | Framing::Ipv6) {
+        return;
+    }
+    let all = &mut attributes.extended_communities;
+    if origin.role != Role::Local || rules.link_bandwidth.is_some() {
+        all.retain(|community| !community.is_link_bandwidth());
+    }
+    if let Some(megabits) = rules.link_bandwidth {
+        let octets_per_s = megabits as f32 * OCTETS_PER_MEGABIT;
+        // The non-transitive form does not leave the AS.
+        let is_transitive = rules.role == Role::External;
+        let asn = rules.local_asn.two_octet();
+        insert(
+            all,
+            ExtendedCommunity::link_bandwidth(asn, octets_per_s, is_transitive),
+        );
+    }
 }
 
 /// Applies the changes at the border of the local AS.

@@ -503,6 +503,7 @@ fn without_host_2(role: Role, add_path: Option<SendPaths>) -> GroupRules {
         own_next_hop_v6: None,
         extended_next_hop: false,
         long_lived: false,
+        link_bandwidth: None,
         cluster_id: ClusterId::default(),
         domain: Default::default(),
         export: export.into(),

@@ -346,12 +346,17 @@ impl Model {
             };
             exported = naive::evaluate(rules, seen)?;
         }
-        if receiver == Role::External || exported.next_hop.is_none() {
+        let is_replaced = receiver == Role::External || exported.next_hop.is_none();
+        if is_replaced {
             exported.next_hop = Some(match self.family {
                 Family::IPV4_UNICAST => NextHop::V4(OWN_V4),
                 Family::IPV6_UNICAST => NextHop::v6(OWN_V6),
                 _ => return None,
             });
+        }
+        if source != Role::Local && is_replaced {
+            let all = &mut exported.extended_communities;
+            all.retain(|community| !community.is_link_bandwidth());
         }
         if source != Role::Local {
             exported.unknown.retain(|unknown| unknown.is_transitive());

@@ -98,6 +98,7 @@ pub fn rules_of(family: Family, (role, send): GroupKey, export: &Policy) -> Grou
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
         long_lived: false,
+        link_bandwidth: None,
         cluster_id: CLUSTER_ID,
         domain: Default::default(),
         export: if role == Role::Internal {

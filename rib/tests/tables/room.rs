@@ -50,6 +50,7 @@ fn interleaved(sets: u32, communities: u32) -> (Rib, GroupId) {
         own_next_hop_v6: None,
         extended_next_hop: false,
         long_lived: false,
+        link_bandwidth: None,
         cluster_id: Default::default(),
         domain: Default::default(),
         export: Policy::AcceptAll,

@@ -27,6 +27,7 @@ fn to(role: Role) -> GroupRules {
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
         long_lived: false,
+        link_bandwidth: None,
         cluster_id: CLUSTER,
         domain: Default::default(),
         export: Policy::AcceptAll,
@@ -348,4 +349,42 @@ fn aigp_grows_where_the_next_hop_is_replaced() {
     ours.next_hop = None;
     let out = exported(&ours, Role::Local, &open(auto, Role::External));
     assert_eq!(out.rare.aigp, ours.rare.aigp, "from here nothing is added");
+}
+
+#[test]
+fn link_bandwidth_is_that_of_the_own_link() {
+    let of = |megabits: u32, is_transitive| {
+        ExtendedCommunity::link_bandwidth(64_512, megabits as f32 * 125_000.0, is_transitive)
+    };
+    let target = ExtendedCommunity::route_target_as2(1, 1);
+    let mut received = [of(10, true), of(10, false), target];
+    received.sort_unstable();
+    let route = Attributes {
+        extended_communities: received.to_vec(),
+        ..route()
+    };
+    let with = |role, next_hop, link_bandwidth| GroupRules {
+        next_hop,
+        link_bandwidth,
+        ..to(role)
+    };
+    let (auto, own) = (NextHopMode::Auto, NextHopMode::Own);
+    let sent = |source, rules: &GroupRules| exported(&route, source, rules).extended_communities;
+    // The received next hop keeps the received bandwidth.
+    assert_eq!(
+        sent(Role::External, &with(Role::Client, auto, Some(25))),
+        received
+    );
+    assert_eq!(
+        sent(Role::External, &with(Role::Client, own, None)),
+        [target]
+    );
+    for (role, is_transitive) in [(Role::Client, false), (Role::External, true)] {
+        let mut expected = [of(25, is_transitive), target];
+        expected.sort_unstable();
+        assert_eq!(sent(Role::External, &with(role, own, Some(25))), expected);
+        assert_eq!(sent(Role::Local, &with(role, own, Some(25))), expected);
+    }
+    // A locally originated route has the bandwidth that it was given.
+    assert_eq!(sent(Role::Local, &with(Role::Client, own, None)), received);
 }
