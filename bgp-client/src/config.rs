@@ -43,6 +43,8 @@ pub struct KernelSection {
     pub on_exit: Option<OnExit>,
     /// `nexthop_objects`.
     pub nexthop_objects: Option<NexthopUse>,
+    /// `multipath_weights`.
+    pub multipath_weights: Option<MultipathWeights>,
     /// `felix`: whether Felix programs this host.
     pub felix: Option<bool>,
     /// `[[kernel.import]]`.
@@ -85,6 +87,17 @@ pub enum NexthopUse {
     Off,
 }
 
+/// The weights of the next hops of a route with several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MultipathWeights {
+    /// All are equal.
+    #[default]
+    Equal,
+    /// By the link bandwidth of the paths, if each has one (draft-ietf-idr-link-bandwidth).
+    LinkBandwidth,
+}
+
 impl From<NexthopUse> for NexthopObjects {
     fn from(config: NexthopUse) -> Self {
         match config {
@@ -115,6 +128,8 @@ pub struct KernelConfig {
     pub on_exit: OnExit,
     /// Whether installed routes share nexthop objects.
     pub nexthop_objects: NexthopUse,
+    /// The weights of the next hops of a route.
+    pub multipath_weights: MultipathWeights,
     /// Whether this host is ready only when Felix has programmed it; `None` if neither the file nor the
     /// machine has been asked.
     pub felix: Option<bool>,
@@ -134,6 +149,7 @@ impl Default for KernelConfig {
             reconcile: Duration::from_secs(60),
             on_exit: OnExit::Keep,
             nexthop_objects: NexthopUse::Off,
+            multipath_weights: MultipathWeights::Equal,
             felix: None,
             import: vec![ImportRule::default()],
         }
@@ -257,6 +273,7 @@ impl KernelSection {
             reconcile: seconds(self.reconcile, default.reconcile),
             on_exit: self.on_exit.unwrap_or(default.on_exit),
             nexthop_objects: self.nexthop_objects.unwrap_or(default.nexthop_objects),
+            multipath_weights: self.multipath_weights.unwrap_or(default.multipath_weights),
             felix: self.felix,
             import,
         }
@@ -376,7 +393,7 @@ mod tests {
     fn every_key_of_the_section_counts() {
         let config = parse(
             "[kernel]\ninstall = false\ntable = 1000\nmetric = 200\nformer_metrics = [7, 9]\nprotocol = 12\ngrace = 5\n\
-             reconcile = 0\non_exit = \"flush\"\nnexthop_objects = \"auto\"\nfelix = true\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
+             reconcile = 0\non_exit = \"flush\"\nnexthop_objects = \"auto\"\nmultipath_weights = \"link-bandwidth\"\nfelix = true\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
              interfaces = [\"veth*\", \"eth1\"]\n",
         );
         let KernelConfig {
@@ -389,6 +406,7 @@ mod tests {
             reconcile,
             on_exit,
             nexthop_objects,
+            multipath_weights,
             felix,
             import,
         } = config.as_ref().unwrap().settings.clone();
@@ -398,6 +416,7 @@ mod tests {
         );
         assert_eq!((grace, reconcile), (Duration::from_secs(5), Duration::ZERO));
         assert_eq!(former_metrics, [7, 9]);
+        assert_eq!(multipath_weights, MultipathWeights::LinkBandwidth);
         assert_eq!(
             (on_exit, nexthop_objects),
             (OnExit::Flush, NexthopUse::Auto)

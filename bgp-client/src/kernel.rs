@@ -130,6 +130,10 @@ impl Driver<KernelConfig> for Kernel {
                 "kernel.nexthop_objects",
                 old.nexthop_objects != new.nexthop_objects,
             ),
+            (
+                "kernel.multipath_weights",
+                old.multipath_weights != new.multipath_weights,
+            ),
             ("kernel.felix", old.felix != new.felix),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);

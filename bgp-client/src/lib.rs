@@ -18,7 +18,7 @@ mod protocol;
 mod report;
 
 pub use client::Client;
-pub use config::{Config, KernelConfig, KernelSection, NexthopUse, OnExit};
+pub use config::{Config, KernelConfig, KernelSection, MultipathWeights, NexthopUse, OnExit};
 pub use duty::Writer;
 pub use kernel::{Kernel, KernelError};
 pub use node::{Node, Tables};

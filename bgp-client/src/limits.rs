@@ -21,6 +21,9 @@ pub const TURN_EVENTS_MAX: usize = 2048;
 /// of the former process without an announcement are deleted.
 pub const QUIET: Duration = Duration::from_secs(2);
 
+/// The largest weight of a next hop: bandwidths are compared in steps of 1 %, so that few sets of weights exist.
+pub const WEIGHT_MAX: u16 = 100;
+
 /// How long no kernel route over a failed neighbor is written, while the removal of its paths changes the
 /// wanted routes.
 pub const FAILED_HOLD: Duration = Duration::from_secs(2);

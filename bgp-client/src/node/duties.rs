@@ -2,7 +2,6 @@
 //! routes the kernel gets.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use bgp_io::bgp_proto::Attributes;
 use calico_bgp::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
@@ -10,6 +9,8 @@ use fib_sync::watch::{Resolution, Watcher};
 use fib_sync::{Hop, Owner, Route};
 use ipnet::IpNet;
 
+use super::learned::Paths;
+use super::weights::{divide, weigh};
 use crate::limits::ENDPOINT_METRIC;
 
 /// The duties, prepared for the kernel's side.
@@ -88,12 +89,17 @@ impl Own {
     }
 
     /// Returns how a learned prefix is reached: through those next hops that this daemon programs,
-    /// each with the gateways and interfaces that the kernel would use for it, or in a tunnel.
-    pub(super) fn hops(&mut self, watcher: &Watcher, net: IpNet, next_hops: &[IpAddr]) -> Vec<Hop> {
+    /// each with the gateways and interfaces that the kernel would use for it, or in a tunnel, and with its
+    /// share of the bandwidth.
+    pub(super) fn hops(&mut self, watcher: &Watcher, net: IpNet, paths: &Paths) -> Vec<Hop> {
         let programming = &self.duties.programming;
         let mut tunneled = false;
         let mut hops = Vec::new();
-        for next_hop in next_hops {
+        // The bandwidth of each hop.
+        let mut shares = Vec::new();
+        let mut bandwidths = paths.bandwidths.iter();
+        for next_hop in &paths.next_hops {
+            let before = hops.len();
             match programming.way(net, *next_hop) {
                 Way::Theirs => {}
                 Way::Direct => {
@@ -109,6 +115,15 @@ impl Own {
                     hops.extend(tunnel.map(|tunnel| Hop::via(*next_hop).on(tunnel.index).onlink()));
                 }
             }
+            let bandwidth = bandwidths.next().copied();
+            shares.extend(
+                bandwidth
+                    .into_iter()
+                    .flat_map(|all| divide(all, hops.get(before..).unwrap_or_default())),
+            );
+        }
+        if !shares.is_empty() {
+            hops = weigh(&hops, &shares);
         }
         match tunneled {
             true => self.tunneled.insert(net),

@@ -21,7 +21,7 @@ use super::convergence::Convergence;
 use super::duties::Own;
 use super::learned::{Learned, Paths};
 use crate::limits::{FAILED_HOLD, METRICS_OF_LOCAL_PREF, TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
-use crate::{KernelConfig, NexthopUse};
+use crate::{KernelConfig, MultipathWeights, NexthopUse};
 
 /// The families that a kernel forwards.
 const FORWARDED: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
@@ -437,11 +437,12 @@ impl Node {
 
     fn read_family(&mut self, family: Family, tables: &mut impl Tables) -> (Progress, bool) {
         let ipv6 = family == Family::IPV6_UNICAST;
+        let is_weighted = self.config.multipath_weights == MultipathWeights::LinkBandwidth;
         let mut changes: Vec<(IpNet, Paths)> = Vec::new();
         let budget = Budget(TURN_PREFIXES_MAX);
         let progress = tables.read(self.reader, family, budget, &mut |change| {
             if let Some(prefix) = prefix_of(change.net) {
-                changes.push((prefix, paths_of(&change)));
+                changes.push((prefix, paths_of(&change, is_weighted)));
             }
         });
         if progress == Progress::Lost {
@@ -487,10 +488,11 @@ impl Node {
         let part: Vec<IpNet> = around.take(TURN_LOCALS_MAX).copied().collect();
         let all = part.len() == looked_behind.len();
         let last = looked_behind.last().copied();
+        let is_weighted = self.config.multipath_weights == MultipathWeights::LinkBandwidth;
         let mut any = false;
         for prefix in part {
             self.looked_up = Some(prefix);
-            let paths = behind(speaker, prefix);
+            let paths = behind(speaker, prefix, is_weighted);
             if paths.next_hops.is_empty() && !self.announced.contains(&prefix) {
                 self.looked_behind.remove(&prefix);
             }
@@ -537,7 +539,7 @@ impl Node {
         }
         let none = Paths::default();
         let paths = self.learned.get(&prefix).unwrap_or(&none);
-        let hops = self.own.hops(&self.watcher, prefix, &paths.next_hops);
+        let hops = self.own.hops(&self.watcher, prefix, paths);
         let workload = || self.watcher.imported_metric(prefix);
         let metric = self.own.metric(&prefix, paths.local_pref, workload);
         (!hops.is_empty()).then(|| (metric, Route::unicast(owner, hops)))
@@ -573,25 +575,25 @@ fn prefix_of(net: Net<'_>) -> Option<IpNet> {
 }
 
 /// Returns the paths in use; empty if the route was removed or is originated here.
-fn paths_of(change: &Change<'_>) -> Paths {
+fn paths_of(change: &Change<'_>, is_weighted: bool) -> Paths {
     let mut all = Paths::default();
     for path in change.route.iter().flat_map(|route| route.paths()) {
         if path.peer != PeerId::LOCAL {
-            all.add(&path.attributes);
+            all.add(&path.attributes, is_weighted);
         }
     }
     all
 }
 
 /// Returns the paths that would be used if the prefix were not originated here.
-fn behind(speaker: &Speaker, prefix: IpNet) -> Paths {
+fn behind(speaker: &Speaker, prefix: IpNet, is_weighted: bool) -> Paths {
     let (family, net) = net_of(prefix);
     let mut all = Paths::default();
     let view = speaker.rib().lookup(family, net);
     let paths = view.iter().flat_map(|view| &view.paths);
     for path in paths.filter(|path| path.fallback) {
         if let Some(attributes) = &path.accepted {
-            all.add(attributes);
+            all.add(attributes, is_weighted);
         }
     }
     all

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use bgp_io::bgp_proto::{Attributes, NextHop};
+use bgp_io::bgp_proto::{Attributes, ExtendedCommunity, NextHop};
 use ipnet::IpNet;
 
 /// The paths in use to a prefix, as far as the kernel route depends on them; empty without next
@@ -15,11 +15,13 @@ pub(super) struct Paths {
     pub(super) local_pref: Option<u32>,
     /// Their next hops.
     pub(super) next_hops: Vec<IpAddr>,
+    /// The bandwidth of each next hop in octets per second, if weights follow it and all paths have one.
+    pub(super) bandwidths: Vec<u64>,
 }
 
 impl Paths {
-    /// Adds a path that is equal to the others.
-    pub(super) fn add(&mut self, attributes: &Attributes) {
+    /// Adds a path that is equal to the others. If `is_weighted`, its bandwidth counts: of several, the lowest one.
+    pub(super) fn add(&mut self, attributes: &Attributes, is_weighted: bool) {
         let next_hop = attributes.next_hop.as_ref();
         let next_hop = next_hop.and_then(|next_hop| match next_hop {
             NextHop::V4(address) => Some(IpAddr::from(*address)),
@@ -29,7 +31,28 @@ impl Paths {
         if let Some(next_hop) = next_hop {
             self.local_pref = attributes.local_pref;
             self.next_hops.push(next_hop);
+            let all = attributes.extended_communities.iter();
+            let bandwidth = all.filter_map(ExtendedCommunity::octets_per_s);
+            if is_weighted && let Some(bandwidth) = bandwidth.min_by(f32::total_cmp) {
+                self.bandwidths.push(bandwidth as u64);
+            }
         }
+    }
+
+    /// Returns the same paths with each next hop once, in order. Without a bandwidth of each path there is none.
+    fn canonical(mut self) -> Self {
+        if self.bandwidths.len() != self.next_hops.len() {
+            self.bandwidths.clear();
+            self.next_hops.sort_unstable();
+            self.next_hops.dedup();
+            return self;
+        }
+        let both = self.next_hops.into_iter().zip(self.bandwidths);
+        let mut both: Vec<_> = both.collect();
+        both.sort_unstable();
+        both.dedup_by_key(|(next_hop, _)| *next_hop);
+        (self.next_hops, self.bandwidths) = both.into_iter().unzip();
+        self
     }
 }
 
@@ -44,14 +67,12 @@ pub(super) struct Learned {
 
 impl Learned {
     /// Sets the paths to a prefix, empty for a removed route. Returns whether they changed.
-    pub(super) fn set(&mut self, prefix: IpNet, mut paths: Paths) -> bool {
+    pub(super) fn set(&mut self, prefix: IpNet, paths: Paths) -> bool {
         self.unconfirmed.remove(&prefix);
         if paths.next_hops.is_empty() {
             return self.routes.remove(&prefix).is_some();
         }
-        paths.next_hops.sort_unstable();
-        paths.next_hops.dedup();
-        let set = self.intern(paths);
+        let set = self.intern(paths.canonical());
         let before = self.routes.insert(prefix, Rc::clone(&set));
         before.is_none_or(|before| before != set)
     }
@@ -121,7 +142,40 @@ mod tests {
         Paths {
             local_pref: Some(100),
             next_hops: next_hops.collect(),
+            bandwidths: Vec::new(),
         }
+    }
+
+    /// Returns a path over a next hop, with these link bandwidths.
+    fn path(next_hop: &str, bandwidths: &[f32]) -> Attributes {
+        let bandwidths = bandwidths.iter();
+        let bandwidths = bandwidths.map(|one| ExtendedCommunity::link_bandwidth(1, *one, false));
+        Attributes {
+            next_hop: Some(NextHop::V4(next_hop.parse().unwrap())),
+            extended_communities: bandwidths.collect(),
+            ..Attributes::default()
+        }
+    }
+
+    #[test]
+    fn bandwidths_count_if_all_paths_have_one() {
+        let of = |all: &[(&str, &[f32])], is_weighted| {
+            let mut paths = Paths::default();
+            for (next_hop, bandwidths) in all {
+                paths.add(&path(next_hop, bandwidths), is_weighted);
+            }
+            paths.canonical()
+        };
+        let (low, high): (&[f32], &[f32]) = (&[1e9], &[2e9, 3e9, f32::NAN]);
+        let all = [("10.0.0.2", high), ("10.0.0.1", low), ("10.0.0.2", low)];
+        let paths = of(&all[..2], true);
+        assert_eq!(paths.bandwidths, [1_000_000_000, 2_000_000_000]);
+        assert_eq!(of(&all, true).bandwidths, [1_000_000_000; 2], "the lowest");
+        assert!(of(&all, false).bandwidths.is_empty());
+        let without = [("10.0.0.2", high), ("10.0.0.1", [f32::INFINITY].as_slice())];
+        let paths = of(&without, true);
+        assert!(paths.bandwidths.is_empty());
+        assert_eq!(paths.next_hops.len(), 2);
     }
 
     #[test]
@@ -153,6 +207,7 @@ mod tests {
             let paths = Paths {
                 local_pref: Some(100),
                 next_hops,
+                bandwidths: Vec::new(),
             };
             learned.set(net("10.65.0.1/32"), paths);
         }

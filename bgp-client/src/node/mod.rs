@@ -7,5 +7,6 @@ mod learned;
 mod ready;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 pub use self::glue::{Node, Tables};
