@@ -218,6 +218,7 @@ pub fn capability() -> impl Strategy<Value = Capability> {
                 Capability::RouteRefreshPreStandard,
                 Capability::ExtendedMessage,
                 Capability::EnhancedRouteRefresh,
+                Capability::BfdStrictMode,
                 Capability::LinkLocalNextHop,
             ]
             .as_slice()

@@ -36,6 +36,8 @@ wire_enum! {
         LongLivedGracefulRestart = 71 => "long-lived-graceful-restart",
         /// Draft "Hostname Capability".
         Fqdn = 73 => "fqdn",
+        /// Draft "BGP BFD Strict-Mode".
+        BfdStrictMode = 74 => "bfd-strict-mode",
         /// Draft "Software Version Capability".
         SoftwareVersion = 75 => "software-version",
         /// Draft "Paths Limit for Multiple Paths".
@@ -89,6 +91,8 @@ pub enum Capability {
         /// Domain; often empty.
         domain: String,
     },
+    /// The sender waits for BFD before the session is established (draft-ietf-idr-bgp-bfd-strict-mode §5).
+    BfdStrictMode,
     /// Name and version of the sender's software; for people only.
     SoftwareVersion(String),
     /// Most paths a prefix that the sender wants, a family each.
@@ -122,6 +126,7 @@ impl Capability {
             Self::EnhancedRouteRefresh => CapabilityCode::EnhancedRouteRefresh,
             Self::LongLivedGracefulRestart(_) => CapabilityCode::LongLivedGracefulRestart,
             Self::Fqdn { .. } => CapabilityCode::Fqdn,
+            Self::BfdStrictMode => CapabilityCode::BfdStrictMode,
             Self::SoftwareVersion(_) => CapabilityCode::SoftwareVersion,
             Self::PathsLimit(_) => CapabilityCode::PathsLimit,
             Self::LinkLocalNextHop => CapabilityCode::LinkLocalNextHop,

@@ -24,6 +24,7 @@ impl Capability {
             | Self::RouteRefreshPreStandard
             | Self::ExtendedMessage
             | Self::EnhancedRouteRefresh
+            | Self::BfdStrictMode
             | Self::LinkLocalNextHop => {}
             Self::MultiProtocol(family) => {
                 out.extend_from_slice(&family.afi.to_be_bytes());

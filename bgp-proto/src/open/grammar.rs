@@ -78,6 +78,7 @@ fn typed(code: CapabilityCode, value: Input<'_>) -> Option<Capability> {
         }
         CapabilityCode::Fqdn => whole((text, text), value)
             .map(|(hostname, domain)| Capability::Fqdn { hostname, domain }),
+        CapabilityCode::BfdStrictMode => empty(Capability::BfdStrictMode),
         CapabilityCode::SoftwareVersion => whole(text, value).map(Capability::SoftwareVersion),
         CapabilityCode::PathsLimit => {
             whole(many0((family, be_u16)), value).map(Capability::PathsLimit)
