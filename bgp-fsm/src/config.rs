@@ -74,6 +74,9 @@ pub struct SessionConfig {
     pub add_path_send: FamilySet,
     /// The offered graceful restart capability (RFC 4724), if any.
     pub graceful_restart: Option<GracefulRestartConfig>,
+    /// Whether a session with a peer that has this, too, is established only when the path to the peer is up
+    /// (draft-ietf-idr-bgp-bfd-strict-mode §6). The wait ends with [`Self::handshake_s`].
+    pub bfd_strict: bool,
     /// Whether the N bit of that capability is set: graceful restart applies after a NOTIFICATION, too
     /// (RFC 8538). Effective if both sides set it.
     pub graceful_notification: bool,
@@ -126,6 +129,7 @@ impl Default for SessionConfig {
             add_path_receive: FamilySet::default(),
             add_path_send: FamilySet::default(),
             graceful_restart: None,
+            bfd_strict: false,
             graceful_notification: true,
             long_lived_stale_time_s: BTreeMap::new(),
             extended_messages: false,

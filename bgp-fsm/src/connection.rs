@@ -67,6 +67,17 @@ pub(crate) enum Transport {
     Open,
 }
 
+/// A wait for the path in strict mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strict {
+    /// The path is not up at this end.
+    Waits,
+    /// The same, and the peer has sent its KEEPALIVE: the path is up at its end.
+    PeerReady,
+    /// The path has come up.
+    Passed,
+}
+
 /// One of the two machines of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
@@ -82,6 +93,8 @@ pub(crate) struct Connection {
     pub(crate) params: Option<Box<SessionParams>>,
     /// The local and the remote end of the transport.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+    /// What is known of the peer while the connection waits for the path in strict mode.
+    pub(crate) strict: Option<Strict>,
     /// Whether, at the last input, octets were waiting of which the socket had accepted none.
     stalled: bool,
     /// Since when octets are unread because reading is paused.
@@ -99,6 +112,7 @@ impl Connection {
             open: None,
             params: None,
             ends: None,
+            strict: None,
             stalled: false,
             paused_since: None,
         }
@@ -110,6 +124,12 @@ impl Connection {
 
     pub(crate) fn transport(&self) -> Transport {
         self.transport
+    }
+
+    /// Returns whether it waits for the path in strict mode.
+    pub(crate) fn awaits_path(&self) -> bool {
+        let waits = matches!(self.strict, Some(Strict::Waits | Strict::PeerReady));
+        waits && self.state == State::OpenConfirm
     }
 
     pub(crate) fn timers(&self) -> &Timers {
@@ -358,6 +378,7 @@ impl Connection {
     fn forget(&mut self) {
         self.outbox.clear();
         (self.open, self.params, self.ends, self.paused_since) = (None, None, None, None);
+        self.strict = None;
     }
 }
 

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use bgp_proto::notification::{cease, code};
 use bgp_proto::{GracefulRestart, Notification};
 
-use crate::connection::{Cause, Transport};
+use crate::connection::{Cause, Strict, Transport};
 use crate::held::collision;
 use crate::limits::INBOUND_FAILURES_MAX;
 use crate::table::Event;
@@ -55,6 +55,8 @@ impl Session {
                 }
             }
             Input::PathUp => self.path_up(now),
+            Input::PathIsUp(is_up) => self.path_is_up(now, is_up),
+            Input::PathFailed => self.path_failed(now),
             Input::Hold(time) => {
                 if self.established.is_some() {
                     self.idle_hold_until = Some(now + time);
@@ -123,6 +125,39 @@ impl Session {
                 Event::ConnectRetryExpires,
                 Cause::Plain,
             );
+        }
+    }
+
+    /// Continues the connections that wait for the path in strict mode. One that does not wait any more stays:
+    /// BFD was disabled (draft-ietf-idr-bgp-bfd-strict-mode §8.6.1).
+    fn path_is_up(&mut self, now: Instant, is_up: bool) {
+        self.path_is_up = is_up;
+        if !is_up {
+            return;
+        }
+        for conn in Conn::ALL {
+            let connection = self.conn_mut(conn);
+            if !connection.awaits_path() {
+                continue;
+            }
+            let waits = connection.strict.replace(Strict::Passed);
+            self.step(now, conn, Event::PathUp, Cause::Plain);
+            if waits == Some(Strict::PeerReady) {
+                self.step(now, conn, Event::Keepalive, Cause::Plain);
+            }
+        }
+    }
+
+    /// Ends the connections in strict mode that are not established
+    /// (draft-ietf-idr-bgp-bfd-strict-mode §8.5.2, §8.6.2).
+    fn path_failed(&mut self, now: Instant) {
+        self.path_is_up = false;
+        for conn in Conn::ALL {
+            let connection = self.conn(conn);
+            if connection.strict.is_some() && connection.state() == State::OpenConfirm {
+                let cause = Cause::Send(Notification::cease(cease::BFD_DOWN));
+                self.step(now, conn, Event::AutomaticStop, cause);
+            }
         }
     }
 
@@ -256,7 +291,14 @@ impl Session {
         }
         for conn in Conn::ALL {
             while let Some(timer) = self.conn_mut(conn).take_due(now) {
-                let (event, cause) = expiry(timer);
+                let (event, cause) = match timer {
+                    // draft-ietf-idr-bgp-bfd-strict-mode §8.5.3, §9; RFC 9384 §3
+                    Timer::Handshake if self.conn(conn).awaits_path() => (
+                        Event::HoldExpires,
+                        Cause::Send(Notification::cease(cease::BFD_DOWN)),
+                    ),
+                    _ => expiry(timer),
+                };
                 self.step(now, conn, event, cause);
             }
         }

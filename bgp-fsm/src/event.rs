@@ -106,6 +106,12 @@ pub enum Input {
     /// errors (events 9 and 3). A stopped session, and one in [`Input::Hold`] or [`Input::Limited`], stays
     /// down.
     PathUp,
+    /// Whether the path to the peer is up, as BFD sees it. In strict mode a connection waits for it in
+    /// OpenConfirm ([`crate::SessionConfig::bfd_strict`]).
+    PathIsUp(bool),
+    /// BFD was up and is down: [`Self::PathIsUp`] with `false`. In addition, it ends a connection in strict mode
+    /// that is not established.
+    PathFailed,
     /// Do not start the established session again before this time once it has ended, whichever side dials.
     Hold(Duration),
     /// Reading of the established connection is paused although octets are known to wait

@@ -29,6 +29,9 @@ pub fn open_of(config: &SessionConfig) -> Open {
     if config.extended_messages {
         capabilities.push(Capability::ExtendedMessage);
     }
+    if config.bfd_strict {
+        capabilities.push(Capability::BfdStrictMode);
+    }
     if let Some(graceful) = graceful_restart(config) {
         capabilities.push(Capability::GracefulRestart(graceful));
         let long_lived = long_lived(config);

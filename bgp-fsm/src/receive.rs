@@ -1,10 +1,10 @@
 //! Events of received messages, and the choice between two connections.
 
 use bgp_proto::notification::{code, header, open};
-use bgp_proto::{Frame, MessageKind, Notification, Open, RouteRefresh, SessionParams};
+use bgp_proto::{Capability, Frame, MessageKind, Notification, Open, RouteRefresh, SessionParams};
 use bytes::Bytes;
 
-use crate::connection::{Cause, Transport};
+use crate::connection::{Cause, Strict, Transport};
 use crate::negotiate::negotiate;
 use crate::table::Event;
 use crate::timer::Timer;
@@ -20,7 +20,7 @@ impl Session {
         match frame.kind {
             MessageKind::Open => self.receive_open(now, conn, &frame.body),
             MessageKind::Update => self.step(now, conn, Event::Update, Cause::Update(frame.body)),
-            MessageKind::Keepalive => self.step(now, conn, Event::Keepalive, Cause::Plain),
+            MessageKind::Keepalive => self.receive_keepalive(now, conn),
             MessageKind::Notification => self.receive_notification(now, conn, &frame.body),
             MessageKind::RouteRefresh => self.receive_refresh(now, conn, &frame.body),
             MessageKind(kind) => {
@@ -30,6 +30,18 @@ impl Session {
                 self.step(now, conn, Event::HeaderError, Cause::Send(notification));
             }
         }
+    }
+
+    fn receive_keepalive(&mut self, now: Instant, conn: Conn) {
+        let connection = self.conn_mut(conn);
+        let event = match connection.awaits_path() {
+            true => {
+                connection.strict = Some(Strict::PeerReady);
+                Event::KeepaliveStrict
+            }
+            false => Event::Keepalive,
+        };
+        self.step(now, conn, event, Cause::Plain);
     }
 
     fn receive_open(&mut self, now: Instant, conn: Conn, body: &[u8]) {
@@ -64,10 +76,32 @@ impl Session {
             }
             Ok(params) => {
                 if self.wins_collision(now, conn, &params) {
+                    let event = self.strict_event(conn, event, &theirs);
                     self.settle(conn, theirs, params);
                     self.step(now, conn, event, Cause::Plain);
                 }
             }
+        }
+    }
+
+    /// Returns the event of a valid OPEN: another one if the connection must wait for the path to the peer
+    /// (draft-ietf-idr-bgp-bfd-strict-mode §8.5.5).
+    fn strict_event(&mut self, conn: Conn, event: Event, theirs: &Open) -> Event {
+        let is_strict =
+            self.config().bfd_strict && theirs.capabilities.contains(&Capability::BfdStrictMode);
+        let path_is_up = self.path_is_up;
+        let connection = self.conn_mut(conn);
+        if !is_strict {
+            return event;
+        }
+        if path_is_up {
+            connection.strict = Some(Strict::Passed);
+            return event;
+        }
+        connection.strict = Some(Strict::Waits);
+        match event {
+            Event::OpenDelayed => Event::OpenDelayedStrict,
+            _ => Event::OpenStrict,
         }
     }
 

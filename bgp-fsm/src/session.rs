@@ -32,6 +32,8 @@ pub struct Session {
     pub(crate) stopped: bool,
     /// Until when an exceeded limit keeps the session down.
     pub(crate) idle_hold_until: Option<Instant>,
+    /// Whether the path to the peer is up.
+    pub(crate) path_is_up: bool,
     /// The Established connection, and since when.
     pub(crate) established: Option<(Conn, Instant)>,
     /// The last reported state.
@@ -63,6 +65,7 @@ impl Session {
             outputs: VecDeque::new(),
             stopped: true,
             idle_hold_until: None,
+            path_is_up: false,
             established: None,
             reported: State::Idle,
             stats: Stats::default(),
@@ -253,6 +256,14 @@ impl Session {
     #[must_use]
     pub fn ends(&self, conn: Conn) -> Option<(SocketAddr, SocketAddr)> {
         self.conn(conn).ends
+    }
+
+    /// Returns whether a connection waits in OpenConfirm until the path to the peer is up
+    /// ([`SessionConfig::bfd_strict`]).
+    #[must_use]
+    pub fn awaits_path(&self) -> bool {
+        let machines = [&self.outbound, &self.inbound];
+        machines.into_iter().any(Connection::awaits_path)
     }
 
     /// Returns whether there was a transport and there is none now, nor one requested or just

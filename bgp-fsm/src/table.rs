@@ -117,6 +117,14 @@ events! {
     Refresh = "RFC 2918",
     /// The peer has opened a new connection, and its host no longer acknowledges this one (RFC 4724 §5).
     Reopened = "RFC 4724",
+    /// A valid OPEN in strict mode while the path is not up.
+    OpenStrict = "19",
+    /// The same while the local OPEN is delayed.
+    OpenDelayedStrict = "20",
+    /// A KEEPALIVE in strict mode while the path is not up.
+    KeepaliveStrict = "26",
+    /// The path that a connection in strict mode waits for is up.
+    PathUp = "draft-ietf-idr-bgp-bfd-strict-mode §4",
     /// The session ends without a NOTIFICATION, for a restart (RFC 4724 §4).
     StopForRestart = "RFC 4724",
 }
@@ -200,6 +208,7 @@ pub const ROWS: &[Row] = rows! {
     Idle + Stop | AutomaticStop | ConnectRetryExpires | HoldExpires | KeepaliveExpires | DelayOpenExpires
          | SendHoldExpires | TcpFailed | Open | OpenDelayed | HeaderError | OpenError | CollisionDump
          | NotificationVersion | Notification | Keepalive | Update | UpdateError | Refresh | Reopened | StopForRestart
+         | OpenStrict | OpenDelayedStrict | KeepaliveStrict | PathUp
         => Idle [] "RFC 4271 §8.2.2 Idle: ignored";
 
     // Connect
@@ -212,12 +221,15 @@ pub const ROWS: &[Row] = rows! {
     Connect + TcpFailed => Active [Close, StartConnectRetry] "RFC 4271 §8.2.2 Connect, event 18, as with DelayOpen";
     Connect + OpenDelayed => OpenConfirm [StopConnectRetry, StopDelayOpen, SendOpen, SendKeepalive, StartKeepalive, StartHold]
         "RFC 4271 §8.2.2 Connect, event 20";
+    Connect + OpenDelayedStrict => OpenConfirm [StopConnectRetry, StopDelayOpen, SendOpen, StartOpenHold]
+        "draft-ietf-idr-bgp-bfd-strict-mode §8.3.5: no KEEPALIVE before the path is up";
+    Connect + PathUp => Connect [] "draft-ietf-idr-bgp-bfd-strict-mode §8.3.1: no connection waits for it";
     Connect + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 Connect, events 21 and 22";
     Connect + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 Connect, event 24";
     Connect + StopForRestart => Idle [Close] "RFC 4724 §4";
     Connect + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 Connect, event 23";
     Connect + AutomaticStop | HoldExpires | KeepaliveExpires | SendHoldExpires | Open | Notification | Keepalive
-         | Update | UpdateError | Refresh
+         | Update | UpdateError | Refresh | OpenStrict | KeepaliveStrict
         => Idle [Close, Fail] "RFC 4271 §8.2.2 Connect, any other event";
 
     // Active
@@ -230,12 +242,15 @@ pub const ROWS: &[Row] = rows! {
     Active + TcpFailed => Idle [Close, Fail] "RFC 4271 §8.2.2 Active, event 18";
     Active + OpenDelayed => OpenConfirm [StopConnectRetry, StopDelayOpen, SendOpen, SendKeepalive, StartKeepalive, StartHold]
         "RFC 4271 §8.2.2 Active, event 20";
+    Active + OpenDelayedStrict => OpenConfirm [StopConnectRetry, StopDelayOpen, SendOpen, StartOpenHold]
+        "draft-ietf-idr-bgp-bfd-strict-mode §8.4.5: no KEEPALIVE before the path is up";
+    Active + PathUp => Active [] "draft-ietf-idr-bgp-bfd-strict-mode §8.4.1: no connection waits for it";
     Active + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 Active, events 21 and 22";
     Active + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 Active, event 24";
     Active + StopForRestart => Idle [Close] "RFC 4724 §4";
     Active + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 Active, event 23";
     Active + AutomaticStop | HoldExpires | KeepaliveExpires | SendHoldExpires | Open | Notification | Keepalive
-         | Update | UpdateError | Refresh
+         | Update | UpdateError | Refresh | OpenStrict | KeepaliveStrict
         => Idle [Close, Fail] "RFC 4271 §8.2.2 Active, any other event";
 
     // OpenSent
@@ -246,13 +261,16 @@ pub const ROWS: &[Row] = rows! {
     OpenSent + HoldExpires => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 OpenSent, event 10";
     OpenSent + TcpFailed => Active [Close, StartConnectRetry] "RFC 4271 §8.2.2 OpenSent, event 18";
     OpenSent + Open => OpenConfirm [StopConnectRetry, SendKeepalive, StartKeepalive, StartHold] "RFC 4271 §8.2.2 OpenSent, event 19";
+    OpenSent + OpenStrict => OpenConfirm [StopConnectRetry, StartOpenHold]
+        "draft-ietf-idr-bgp-bfd-strict-mode §8.5.5: no KEEPALIVE before the path is up";
+    OpenSent + PathUp => OpenSent [] "draft-ietf-idr-bgp-bfd-strict-mode §8.5.1: no connection waits for it";
     OpenSent + HeaderError | OpenError => Idle [Notify, Close, Fail] "RFC 4271 §8.2.2 OpenSent, events 21 and 22";
     OpenSent + StopForRestart => Idle [Close] "RFC 4724 §4";
     OpenSent + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 OpenSent, event 23";
     OpenSent + NotificationVersion => Idle [Close] "RFC 4271 §8.2.2 OpenSent, event 24";
     OpenSent + Notification => Idle [Close, Fail] "RFC 4271 §6.4: no answer to a NOTIFICATION";
     OpenSent + ConnectRetryExpires | KeepaliveExpires | DelayOpenExpires | SendHoldExpires | OpenDelayed | Keepalive
-         | Update | UpdateError | Refresh
+         | Update | UpdateError | Refresh | OpenDelayedStrict | KeepaliveStrict
         => Idle [NotifyUnexpected, Close, Fail] "RFC 4271 §8.2.2 OpenSent, any other event; RFC 6608 §3";
 
     // OpenConfirm
@@ -268,7 +286,10 @@ pub const ROWS: &[Row] = rows! {
     OpenConfirm + StopForRestart => Idle [Close] "RFC 4724 §4";
     OpenConfirm + CollisionDump | Reopened => Idle [Notify, Close] "RFC 4271 §6.8, §8.2.2 OpenConfirm, event 23";
     OpenConfirm + Keepalive => Established [StartHold, StartSendHold, Establish] "RFC 4271 §8.2.2 OpenConfirm, event 26; RFC 9687 §3.3";
+    OpenConfirm + KeepaliveStrict => OpenConfirm [] "draft-ietf-idr-bgp-bfd-strict-mode §8.5.6: counts when the path is up";
+    OpenConfirm + PathUp => OpenConfirm [SendKeepalive, StartKeepalive, StartHold] "draft-ietf-idr-bgp-bfd-strict-mode §8.5.1";
     OpenConfirm + ConnectRetryExpires | DelayOpenExpires | SendHoldExpires | Open | OpenDelayed | Update | UpdateError | Refresh
+         | OpenStrict | OpenDelayedStrict
         => Idle [NotifyUnexpected, Close, Fail] "RFC 4271 §8.2.2 OpenConfirm, any other event; RFC 6608 §3";
 
     // Established
@@ -287,7 +308,9 @@ pub const ROWS: &[Row] = rows! {
     Established + HeaderError => Idle [Notify, Close, Fail] "RFC 4271 §6.1";
     Established + CollisionDump => Idle [Notify, Close] "RFC 4271 §8.2.2 Established, event 23; the session never raises it";
     Established + Reopened | StopForRestart => Idle [Close] "RFC 4724 §4, §5";
-    Established + ConnectRetryExpires | DelayOpenExpires | Open | OpenDelayed | OpenError
+    Established + PathUp => Established [] "draft-ietf-idr-bgp-bfd-strict-mode §8.7.1: no connection waits for it";
+    Established + ConnectRetryExpires | DelayOpenExpires | Open | OpenDelayed | OpenError | OpenStrict | OpenDelayedStrict
+         | KeepaliveStrict
         => Idle [NotifyUnexpected, Close, Fail] "RFC 4271 §8.2.2 Established, any other event; RFC 6608 §3";
 };
 
@@ -392,10 +415,16 @@ mod tests {
         }
     }
 
+    /// The documents that the rows cite.
+    const CITED: [&str; 2] = ["RFC ", "draft-ietf-idr-bgp-bfd-strict-mode §"];
+
     #[test]
-    fn every_row_cites_an_rfc_and_every_event_its_number() {
+    fn every_row_cites_a_section_and_every_event_its_number() {
         for row in ROWS {
-            assert!(row.cite.starts_with("RFC "), "{row:?}");
+            assert!(
+                CITED.iter().any(|cited| row.cite.starts_with(cited)),
+                "{row:?}"
+            );
             assert!(row.cite.contains('§'), "{row:?}");
         }
         assert!(Event::ALL.iter().all(|event| !event.numbers().is_empty()));
