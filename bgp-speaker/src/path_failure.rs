@@ -38,11 +38,17 @@ impl Speaker {
                     consequence,
                 };
                 self.outputs.push_back(Output::Event(event));
+                self.session_input(now, peer, bgp_fsm::Input::PathFailed);
                 self.rearm(peer);
                 self.retire(peer);
             }
             PathState::Alive | PathState::Unknown => {
-                if path == PathState::Alive && is_new {
+                let is_up = path == PathState::Alive;
+                self.session_input(now, peer, bgp_fsm::Input::PathIsUp(is_up));
+                if let Some(state) = self.roster.get_mut(peer)
+                    && is_up
+                    && is_new
+                {
                     state.path_history.works(now);
                     self.dial_path(now, peer);
                 }

@@ -19,6 +19,7 @@ pub(super) fn check(given: &Given, peer: &mut PeerConfig, faults: &mut Vec<Inval
         paths(given, peer),
         second_key(given, peer),
         bfd_keys(given, peer),
+        bfd_strict(given, peer),
         graceful(given, peer),
         long_lived(given, peer),
     ];
@@ -73,6 +74,14 @@ fn keepalive(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
     };
     let invalid = Invalid::at(place, message).help(help);
     Some(invalid.related(given.place_of("hold_time"), "the hold time"))
+}
+
+/// Without a session of BFD, the session of BGP would never be established.
+fn bfd_strict(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("bfd_strict")?;
+    let message = "bfd_strict waits for BFD, and the neighbor has no BFD";
+    let invalid = Invalid::at(place, message).help("set bfd, or leave bfd_strict out");
+    (peer.session.bfd_strict && peer.bfd.is_none()).then_some(invalid)
 }
 
 /// RFC 4456 §7: a cluster is a reflector with its clients.

@@ -570,6 +570,12 @@ peer_keys! {
             ..BOTH
         };
 
+    "bfd_strict": [session.bfd_strict],
+        "establish the session only when BFD is up, if the neighbor does the same \
+         (draft-ietf-idr-bgp-bfd-strict-mode, capability 74). The wait ends with `handshake_time`; see \
+         [BFD](bfd.md#strict-mode)",
+        Key { effect: Effect::NextSession, store: Store::Annotation, ..NEIGHBOR };
+
     "extended_messages": [session.extended_messages],
         "messages of up to 65535 octets (RFC 8654). The daemon offers them, and sends them to a \
          neighbor \

@@ -26,6 +26,7 @@ mod reload;
 mod restarter;
 mod route_targets;
 mod sent_limit;
+mod strict_mode;
 mod wire;
 
 use bgp_speaker::SpeakerConfig;
