@@ -357,7 +357,9 @@ impl<S: Settings> Driver<S> for Bfd {
             let path = neighbor
                 .address
                 .and_then(|address| self.paths.get(&address));
-            neighbor.bfd = path.map(|path| self.words(path));
+            let words = path.map(|path| self.words(path)).into_iter();
+            let words: Vec<String> = words.chain(neighbor.bfd.take()).collect();
+            neighbor.bfd = (!words.is_empty()).then(|| words.join("; "));
         }
     }
 

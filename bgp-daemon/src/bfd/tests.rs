@@ -54,6 +54,16 @@ async fn request(server: &Socket) -> Request {
     timeout(WAIT, read).await.expect("a request")
 }
 
+/// Accepts a connection, and reads the first session that is requested on it.
+async fn requested(listener: &Listener) -> (Socket, Wanted) {
+    let server = listener.accept().await.expect("accepted");
+    assert!(matches!(request(&server).await, Request::Hello { .. }));
+    let Request::Set(wanted) = request(&server).await else {
+        panic!("no session");
+    };
+    (server, wanted)
+}
+
 fn send(server: &Socket, answer: &Answer) {
     server.send(&encode(answer).expect("short")).expect("sent");
 }
@@ -103,11 +113,7 @@ async fn states_of_sessions_are_passed_to_the_speaker() {
     let mut io = io(&file("bfd = { interval_ms = 100, mode = \"multihop\" }"));
     let mut bfd = Bfd::new::<Plain>(path);
     turn(&mut bfd, &mut io);
-    let server = listener.accept().await.expect("accepted");
-    assert!(matches!(request(&server).await, Request::Hello { .. }));
-    let Request::Set(wanted) = request(&server).await else {
-        panic!("no session");
-    };
+    let (server, wanted) = requested(&listener).await;
     assert_eq!((wanted.hops, wanted.interval_ms), (Hops::Multi, 100));
     assert_eq!((wanted.remote, wanted.multiplier), (REMOTE.into(), 3));
     assert_eq!(words(&bfd, &io).as_deref(), Some("requested"));
@@ -191,11 +197,7 @@ async fn dynamic_neighbor_of_the_former_process_is_monitored() {
     let mut io = Io::new(speaker, IoConfig::new([])).expect("no socket");
     let mut bfd = Bfd::new::<Plain>(path);
     turn(&mut bfd, &mut io);
-    let server = listener.accept().await.expect("accepted");
-    assert!(matches!(request(&server).await, Request::Hello { .. }));
-    let Request::Set(wanted) = request(&server).await else {
-        panic!("no session");
-    };
+    let (server, wanted) = requested(&listener).await;
     assert_eq!((wanted.remote, wanted.interval_ms), (former, 100));
     send(&server, &Answer::Welcome(Welcome::default()));
     let Answer::State(mut failed) = state(Liveness::Failed, 1) else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use bgp_fsm::{Instant, PeerAs, State};
-use bgp_proto::{FAMILIES, Family, FamilySet, Prefix};
+use bgp_proto::{Capability, FAMILIES, Family, FamilySet, Prefix};
 use bgp_speaker::keys::Report as InReport;
 use bgp_speaker::{PEER_KEYS, PeerConfig, PeerView, RangeUsage, Speaker};
 use daemon_common::report::{Fact, Neighbor, NeighborFamily, NeighborRange, Neighbors};
@@ -83,7 +83,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .as_ref()
             .map(|(at, _)| now.saturating_duration_since(*at).as_secs()),
         last_error: error.map(|(_, why)| why),
-        bfd: None,
+        bfd: strict_mode(peer),
         keys: keys(config),
         import: policy(&config.import),
         export: policy(&config.export),
@@ -92,6 +92,18 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .filter(|kept| kept.peer == config.name)
             .count() as u64,
     }
+}
+
+/// Returns the effect of the strict mode of BFD, if it is not the usual one.
+fn strict_mode(peer: &PeerView<'_>) -> Option<String> {
+    let open = peer.session.peer_open()?;
+    let is_strict = open.capabilities.contains(&Capability::BfdStrictMode);
+    let text = match (peer.config.session.bfd_strict, peer.session.awaits_path()) {
+        (true, true) => "BGP waits for it (bfd_strict)",
+        (true, false) if !is_strict => "bfd_strict has no effect: the neighbor does not have it",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// Returns the keys that describe a neighbor.
@@ -237,7 +249,7 @@ fn hostname(open: &bgp_proto::Open) -> Option<String> {
     open.capabilities
         .iter()
         .find_map(|capability| match capability {
-            bgp_proto::Capability::Fqdn { hostname, .. } => Some(hostname.clone()),
+            Capability::Fqdn { hostname, .. } => Some(hostname.clone()),
             _ => None,
         })
 }

@@ -605,6 +605,24 @@ fn sent_limit_is_reported_while_the_session_is_up() {
 }
 
 #[test]
+fn strict_mode_is_reported_while_it_waits_or_has_no_effect() {
+    let strict = "bfd = true\nbfd_strict = true\n";
+    let own = format!("[[neighbor]]\naddress = \"10.0.0.11\"\nasn = 64512\n{strict}");
+    for (at_reflector, expected) in [
+        (own.as_str(), "BGP waits for it (bfd_strict)"),
+        (
+            "",
+            "bfd_strict has no effect: the neighbor does not have it",
+        ),
+    ] {
+        let mut pair = Pair::with(at_reflector, strict);
+        pair.settle();
+        let report = neighbors(&pair.client, NOW);
+        assert_eq!(report.neighbors[0].bfd.as_deref(), Some(expected));
+    }
+}
+
+#[test]
 fn default_path_limits_of_neighbors_share_a_line() {
     let more = "[[neighbor]]\naddress = \"10.0.9.8\"\nasn = 65001\n";
     let pair = Pair::with(more, "");
