@@ -117,9 +117,8 @@ fn a_fresh_path_is_preferred_to_every_stale_one() {
     assert_eq!(best(&wire), (other, Some(Step::LongLivedStale)));
 }
 
-#[test]
-fn peers_without_the_capability_get_no_stale_path() {
-    let mut config = config();
+/// Adds the external neighbors 3 and 4, with all routes in both directions.
+pub(super) fn with_externals(mut config: SpeakerConfig) -> SpeakerConfig {
     for number in [3, 4] {
         let mut external = neighbor(1, number, Role::External);
         external.session.peer_asn = PeerAs::Any;
@@ -127,17 +126,23 @@ fn peers_without_the_capability_get_no_stale_path() {
         external.export = rib::Policy::AcceptAll;
         config.peers.push(external);
     }
-    let mut wire = Wire::new(config);
-    let of = |number, mut open: Open| {
-        let asn = Asn(64_600 + u32::try_from(number).unwrap());
-        open.asn = asn;
-        open.capabilities
-            .retain(|of| !matches!(of, Capability::FourOctetAsn(_)));
-        open.capabilities.push(Capability::FourOctetAsn(asn));
-        open
-    };
-    let plain = wire.connect(3, &of(3, open(3)));
-    let capable = wire.connect(4, &of(4, long_lived_open(4, 60, true)));
+    config
+}
+
+/// Returns the OPEN of a neighbor in an AS of its own.
+pub(super) fn of_other_as(number: usize, mut open: Open) -> Open {
+    open.asn = Asn(64_600 + u32::try_from(number).expect("a small number"));
+    let capabilities = &mut open.capabilities;
+    capabilities.retain(|of| !matches!(of, Capability::FourOctetAsn(_)));
+    capabilities.push(Capability::FourOctetAsn(open.asn));
+    open
+}
+
+#[test]
+fn peers_without_the_capability_get_no_stale_path() {
+    let mut wire = Wire::new(with_externals(config()));
+    let plain = wire.connect(3, &of_other_as(3, open(3)));
+    let capable = wire.connect(4, &of_other_as(4, long_lived_open(4, 60, true)));
     let internal = wire.connect(5, &open(5));
     let client = wire.connect(2, &client_open());
     wire.send(client, Update::reach(BOTH));

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bgp_fsm::{GracefulRestartConfig, PeerAs};
-use bgp_proto::{Asn, AttrCode, Capability, Community, Family, LongLivedEntry, Open};
+use bgp_fsm::GracefulRestartConfig;
+use bgp_proto::{AttrCode, Capability, Community, Family, LongLivedEntry, Open};
 use proptest::prelude::*;
-use rib::{PeerId, Role};
-use testkit::fixture::{clients, graceful_open, neighbor, open, prefix, speaker_config};
+use rib::PeerId;
+use testkit::fixture::{clients, graceful_open, open, prefix, speaker_config};
 use testkit::{EndOfRib, OPTIONAL_TRANSITIVE, Received, Update, WELL_KNOWN};
 
+use super::long_lived::{of_other_as, with_externals};
 use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
@@ -214,14 +215,6 @@ fn long_lived(open: &mut Open, stale_s: u64, forwarding: bool) {
     open.capabilities.push(capability);
 }
 
-fn of_other_as(number: usize, mut open: Open) -> Open {
-    open.asn = Asn(64_600 + u32::try_from(number).expect("a small number"));
-    let capabilities = &mut open.capabilities;
-    capabilities.retain(|of| !matches!(of, Capability::FourOctetAsn(_)));
-    capabilities.push(Capability::FourOctetAsn(open.asn));
-    open
-}
-
 impl Helper {
     fn new() -> Self {
         let mut config = speaker_config(1);
@@ -230,14 +223,7 @@ impl Helper {
         session.graceful_restart = Some(GracefulRestartConfig::default());
         session.long_lived_stale_time_s = [(V4, STALE_S as u32)].into();
         config.ranges.push(range);
-        for number in [3, 4] {
-            let mut external = neighbor(1, number, Role::External);
-            external.session.peer_asn = PeerAs::Any;
-            external.import = rib::Policy::AcceptAll;
-            external.export = rib::Policy::AcceptAll;
-            config.peers.push(external);
-        }
-        let mut wire = Wire::new(config);
+        let mut wire = Wire::new(with_externals(config));
         let plain = wire.connect(3, &of_other_as(3, open(3)));
         let mut capable = of_other_as(4, graceful_open(4, |_| {}));
         long_lived(&mut capable, SHORT_S, true);
