@@ -101,7 +101,7 @@ async fn measure(ground: &mut Ground, size: &Size) -> Result<Measures> {
         anyhow::Ok(
             (changed == labeled)
                 .then_some(())
-                .ok_or(format!("{changed}")),
+                .ok_or_else(|| format!("{changed}")),
         )
     })
     .await?;
@@ -129,7 +129,7 @@ async fn measure(ground: &mut Ground, size: &Size) -> Result<Measures> {
     cluster.server.apply(pod);
     let written = async || {
         let now = revision(ground).await?;
-        anyhow::Ok((now > before).then_some(()).ok_or(format!("{now}")))
+        anyhow::Ok((now > before).then_some(()).ok_or_else(|| format!("{now}")))
     };
     netns_lab::until(FABRIC_WITHIN, "the label is written", written).await?;
     sleep(SETTLED).await;
