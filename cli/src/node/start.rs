@@ -76,11 +76,12 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         .collect();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let settings = Settings::of(&variables, &host)?;
-    for note in &settings.notes {
-        tracing::warn!(note, "variable without an effect");
-    }
     let access = access(&args)?;
     let mut start = Start::new(args, settings, access.as_ref(), &variables).await?;
+    let fields = start.cni.iter().flat_map(Cni::notes);
+    for note in start.settings.notes.iter().cloned().chain(fields) {
+        tracing::warn!(note, "setting without an effect");
+    }
     let ended = async { while signals.next().await == Signal::Reload {} };
     tokio::select! {
         prepared = start.prepare() => prepared?,
@@ -280,9 +281,6 @@ impl Start {
     /// Does what is due, until the process ends.
     async fn keep(&mut self) -> Result<()> {
         if let Some(cni) = &self.cni {
-            for note in cni.notes() {
-                tracing::warn!(note, "field without an effect");
-            }
             cni.copy()?;
         }
         let now = Instant::now();
