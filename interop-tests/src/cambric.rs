@@ -118,7 +118,7 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     }
     let _ = writeln!(text, "families = {families:?}");
     if kind == Kind::Client {
-        text.push_str(IMPORT);
+        text.push_str(&kernel(setup));
     }
     for neighbor in &setup.neighbors {
         let _ = write!(text, "{}", section(setup, neighbor));
@@ -144,6 +144,18 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
         }
     }
     text
+}
+
+/// Returns the section of the kernel's routes.
+fn kernel(setup: &Setup) -> String {
+    let mut keys = String::from("[kernel]\n");
+    if setup.link_bandwidth.is_some() {
+        keys.push_str("multipath_weights = \"link-bandwidth\"\n");
+    }
+    if setup.nexthop_objects {
+        keys.push_str("nexthop_objects = \"auto\"\n");
+    }
+    IMPORT.replace("[kernel]\n", &keys)
 }
 
 fn long_lived(seconds: u32) -> String {
@@ -174,6 +186,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     }
     if let Some(bfd) = setup.bfd {
         let _ = writeln!(text, "bfd = {bfd}");
+    }
+    if let Some(megabits) = setup.link_bandwidth {
+        let _ = writeln!(text, "link_bandwidth = {megabits}");
     }
     if let Some(auth) = setup.bfd_auth {
         let _ = writeln!(text, "bfd_auth = \"{auth}\"\nbfd_keys = \"7 {BFD_SECRET}\"");

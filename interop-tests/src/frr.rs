@@ -71,7 +71,7 @@ fn config(site: &Site, setup: &Setup) -> String {
     // The lists precede the neighbors that refer to them: FRR applies a later change only after
     // five seconds.
     for own in &setup.own {
-        text.push_str(&route_map(own));
+        text.push_str(&route_map(own, setup.link_bandwidth));
     }
     // By default FRR delays routes for one second to put more of them into a message.
     let _ = write!(
@@ -165,8 +165,11 @@ fn map_name(net: IpNet) -> String {
     net.to_string().replace([':', '.', '/'], "-")
 }
 
-fn route_map(own: &Own) -> String {
+fn route_map(own: &Own, link_bandwidth: Option<u32>) -> String {
     let mut text = format!("route-map {} permit 10\n", map_name(own.net));
+    if let Some(megabits) = link_bandwidth {
+        let _ = writeln!(text, " set extcommunity bandwidth {megabits}");
+    }
     if let Some(med) = own.med {
         let _ = writeln!(text, " set metric {med}");
     }
@@ -223,7 +226,7 @@ fn router(site: &Site) -> String {
 }
 
 pub(crate) async fn announce(site: &Site, own: &Own) -> Result<(), Error> {
-    let (map, words) = (route_map(own), words_of(own.net));
+    let (map, words) = (route_map(own, None), words_of(own.net));
     let name = map_name(own.net);
     let network = format!(
         "address-family {words}\nnetwork {} route-map {name}\n",

@@ -40,6 +40,11 @@ pub struct Setup {
     pub bfd_auth: Option<&'static str>,
     /// Whether the session of BFD is independent of the control plane (RFC 5882 §3.2): FRR only.
     pub bfd_c_bit: bool,
+    /// The bandwidth of its link in Mbit/s, sent with its routes: FRR, and Cambric's programs, of which a client
+    /// also weighs next hops by it.
+    pub link_bandwidth: Option<u32>,
+    /// Whether kernel routes share nexthop objects: Cambric's client only.
+    pub nexthop_objects: bool,
     /// Further configuration in BIRD's syntax; BIRD only.
     pub extra: String,
 }
@@ -157,6 +162,8 @@ impl Setup {
             bfd: None,
             bfd_auth: None,
             bfd_c_bit: false,
+            link_bandwidth: None,
+            nexthop_objects: false,
             extra: String::new(),
         }
     }
@@ -290,6 +297,13 @@ impl Setup {
     #[must_use]
     pub const fn authenticated(mut self, bfd_auth: &'static str) -> Self {
         self.bfd_auth = Some(bfd_auth);
+        self
+    }
+
+    /// Sets the bandwidth of its link in Mbit/s.
+    #[must_use]
+    pub const fn with_link_bandwidth(mut self, megabits: u32) -> Self {
+        self.link_bandwidth = Some(megabits);
         self
     }
 

@@ -16,6 +16,7 @@ mod exchange;
 mod foreign_keys;
 mod full_table;
 mod host_guard;
+mod link_bandwidth;
 mod long_lived;
 mod malformed;
 mod metrics;
