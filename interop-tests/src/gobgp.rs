@@ -57,7 +57,9 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
         if let Some(seconds) = setup.restart_time_s {
             let _ = write!(
                 text,
-                "[neighbors.graceful-restart.config]\nenabled = true\nrestart-time = {seconds}\n"
+                "[neighbors.graceful-restart.config]\nenabled = true\nrestart-time = {seconds}\n\
+                 long-lived-enabled = {}\n",
+                setup.long_lived_s.is_some()
             );
         }
         if neighbor.ttl_security {
@@ -75,6 +77,13 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
             );
             if setup.restart_time_s.is_some() {
                 text.push_str("[neighbors.afi-safis.mp-graceful-restart.config]\nenabled = true\n");
+            }
+            if let Some(seconds) = setup.long_lived_s {
+                let _ = write!(
+                    text,
+                    "[neighbors.afi-safis.long-lived-graceful-restart.config]\nenabled = true\n\
+                     restart-time = {seconds}\n"
+                );
             }
         }
     }

@@ -29,7 +29,7 @@ pub struct Setup {
     /// restart gracefully (RFC 4724): Cambric's programs, BIRD, GoBGP and FRR.
     pub restart_time_s: Option<u16>,
     /// The long-lived stale time of IPv4 in seconds, if it has long-lived graceful restart (RFC 9494):
-    /// Cambric's programs, BIRD and FRR.
+    /// Cambric's programs, BIRD, FRR and GoBGP.
     pub long_lived_s: Option<u32>,
     /// Whether this start is a graceful restart: BIRD and GoBGP need an option for it.
     pub restarted: bool,

@@ -92,6 +92,27 @@ fn absent_client_is_stale_for_frr() {
 }
 
 #[test]
+fn absent_client_is_stale_for_gobgp() {
+    in_ground(&[Kind::Gobgp], "long-lived with Gobgp", async |ground| {
+        client_stays_away(Kind::Reflector, Kind::Client, Kind::Gobgp, ground).await;
+    });
+}
+
+#[test]
+fn absent_gobgp_is_stale_for_a_client() {
+    in_ground(&[Kind::Gobgp], "long-lived of Gobgp", async |ground| {
+        client_stays_away(Kind::Reflector, Kind::Gobgp, Kind::Client, ground).await;
+    });
+}
+
+#[test]
+fn absent_client_of_gobgp_is_stale() {
+    in_ground(&[Kind::Gobgp], "long-lived at Gobgp", async |ground| {
+        client_stays_away(Kind::Gobgp, Kind::Client, Kind::Client, ground).await;
+    });
+}
+
+#[test]
 fn absent_bird_is_stale_for_a_client() {
     in_ground(&[Kind::Bird], "long-lived of Bird", async |ground| {
         client_stays_away(Kind::Reflector, Kind::Bird, Kind::Client, ground).await;
