@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     pub(crate) params: Option<Box<SessionParams>>,
     /// The local and the remote end of the transport.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
-    /// What is known of the peer while the connection waits for the path in strict mode.
+    /// The wait for the path, in strict mode only.
     pub(crate) strict: Option<Strict>,
     /// Whether, at the last input, octets were waiting of which the socket had accepted none.
     stalled: bool,

@@ -91,7 +91,7 @@ fn strict_session_waits_for_the_path() {
 }
 
 #[test]
-fn strict_session_whose_path_is_up_first_waits_for_the_peer() {
+fn strict_session_with_its_path_up_waits_for_the_peer() {
     let mut wire = wire(|_| {});
     let peer = dial(&mut wire);
     path(&mut wire, PathState::Alive);
