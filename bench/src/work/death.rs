@@ -160,8 +160,9 @@ impl Ground {
         let (mut removed, mut returned) = (vec![], vec![]);
         let deaths = order.iter().copied().cycle().take(size.deaths as usize);
         for (number, host) in deaths.enumerate() {
-            // After its second death, a host is held for a time.
+            // After its second death, a host is held for a time. Without a session it keeps stale routes.
             self.complete(host, size).await?;
+            self.connected(size).await?;
             self.monitored(host, half).await?;
             sleep(PAUSE).await;
             let died = Instant::now();
@@ -214,6 +215,27 @@ impl Ground {
         while !self.others(host).all(is_complete) {
             ensure!(Instant::now() < end, "routes of node{}: missing", host + 1);
             sleep(COLLECT_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until every reflector has a session with each host.
+    async fn connected(&self, size: &Size) -> Result<()> {
+        for reflector in &self.fabric.reflectors {
+            let control = reflector.control("route-reflector");
+            netns_lab::until(FABRIC_WITHIN, "all sessions", async || {
+                let answer = client::call(&control, &Command::Neighbors {}).await;
+                let Ok(Reply::Neighbors(report)) = answer else {
+                    return anyhow::Ok(Err(format!("{answer:?}")));
+                };
+                let clients = report.neighbors.iter().filter(|one| one.role == "client");
+                let count = clients.filter(|one| one.state == "Established").count();
+                let are_all = count == usize::from(size.hosts);
+                Ok(are_all
+                    .then_some(())
+                    .ok_or_else(|| format!("{count} sessions")))
+            })
+            .await?;
         }
         Ok(())
     }
