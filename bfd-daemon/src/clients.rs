@@ -15,7 +15,7 @@ use crate::engine::{Engine, Identity};
 use crate::limits::{
     CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, HELLO_WAIT, REJECTED_USERS_MAX, USERS_READ_EVERY,
 };
-use crate::resolve::Addresses;
+use crate::resolve::LazyAddresses;
 
 /// All connections.
 #[derive(Debug, Default)]
@@ -66,16 +66,6 @@ impl Users {
             self.ids = read();
         }
         self.ids.contains(&uid)
-    }
-}
-
-/// The addresses of the host, read once for all requests of a turn.
-#[derive(Default)]
-struct Host(Option<Addresses>);
-
-impl Host {
-    fn addresses(&mut self) -> &Addresses {
-        self.0.get_or_insert_with(Addresses::read)
     }
 }
 
@@ -174,9 +164,10 @@ impl Clients {
     /// Reads and answers requests, and sends changed states. Returns whether requests may still wait.
     pub(crate) fn serve<R: Random>(&mut self, now: Instant, engine: &mut Engine<R>) -> bool {
         let (mut has_more, mut at) = (false, 0);
-        let mut host = Host::default();
+        // Read once for all requests of a turn.
+        let host = LazyAddresses::default();
         while at < self.connections.len() {
-            match self.serve_one(now, at, engine, &mut host) {
+            match self.serve_one(now, at, engine, &host) {
                 Ok(more) => {
                     has_more |= more;
                     at += 1;
@@ -192,7 +183,7 @@ impl Clients {
         now: Instant,
         at: usize,
         engine: &mut Engine<R>,
-        host: &mut Host,
+        host: &LazyAddresses,
     ) -> Result<bool, End> {
         let mut buffer = Vec::new();
         for _ in 0..MESSAGES_PER_TURN {
@@ -313,7 +304,7 @@ impl Connection {
         now: Instant,
         request: Request,
         engine: &mut Engine<R>,
-        host: &mut Host,
+        host: &LazyAddresses,
     ) -> Result<(), End> {
         let Some(identity) = &self.identity else {
             return Err(End::Rejected("the first message is `hello`".to_owned()));
@@ -322,7 +313,7 @@ impl Connection {
             Request::Hello { .. } => {}
             Request::Set(wanted) => {
                 let remote = wanted.remote;
-                if let Err(reason) = engine.set(now, identity, &wanted, host.addresses()) {
+                if let Err(reason) = engine.set(now, identity, &wanted, host) {
                     self.reject(identity.clone(), remote, reason);
                 }
             }

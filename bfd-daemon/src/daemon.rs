@@ -31,7 +31,7 @@ use crate::limits::{
 use crate::priority::{self, Precedence};
 use crate::random::SystemRandom;
 use crate::report::{self, DAEMON};
-use crate::resolve::Addresses;
+use crate::resolve::LazyAddresses;
 use crate::sockets::Sockets;
 
 /// Why the daemon does not start. Each prints as one line with the remedy.
@@ -240,7 +240,7 @@ impl Daemon {
         });
         self.read_at = has_received.then(|| now + RECEIVE_EVERY);
         if engine.resolve_at().is_some_and(|at| at <= now) {
-            engine.resolve_again(now, &Addresses::read());
+            engine.resolve_again(now, &LazyAddresses::default());
         }
         more |= !self.steps(now);
         let (sockets, engine) = (&mut self.sockets, &self.engine);

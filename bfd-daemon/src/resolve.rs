@@ -1,5 +1,6 @@
 //! The path of a session: its interface, or its local address.
 
+use std::cell::OnceCell;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 
@@ -46,6 +47,21 @@ struct Subnet {
     interface: String,
     address: IpAddr,
     mask: u128,
+}
+
+/// The addresses of the host, which are read when they are needed, and once: the kernel may defer the answer while
+/// many routes change, and no packet is sent meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct LazyAddresses(OnceCell<Addresses>);
+
+impl Resolve for LazyAddresses {
+    fn way(&self, wanted: &Wanted) -> Result<Way, String> {
+        self.0.get_or_init(Addresses::read).way(wanted)
+    }
+
+    fn interface(&self, number: u32) -> Option<String> {
+        self.0.get_or_init(Addresses::read).interface(number)
+    }
 }
 
 impl Addresses {
