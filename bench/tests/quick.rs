@@ -145,6 +145,34 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
 }
 
 #[test]
+fn failed_paths_and_dead_hosts_are_measured() {
+    let name = "failed_paths_and_dead_hosts_are_measured";
+    if !netns_lab::allowed(name) {
+        return;
+    }
+    if !bench::fabric::can_run() {
+        println!("skipped: there is no etcd, or our daemons are not built (make build)");
+        return;
+    }
+    let output = bench(&["--work", "bfd,death,nexthop"]);
+    for title in [
+        "3 x 100 ms: false downs",
+        "messages that move 100,000 routes",
+    ] {
+        assert!(is_met(&output, title), "{title}:\n{output}");
+    }
+    for title in [
+        "processors, with all softirq",
+        "3 x 50 ms: routes removed, p50",
+        "then routes present again, p50",
+        "deleted without another gateway",
+        "while they are deleted one by one",
+    ] {
+        assert!(has_verdict(&output, title), "{title}:\n{output}");
+    }
+}
+
+#[test]
 fn felix_is_measured_with_packets_and_with_crowds() {
     let name = "felix_is_measured_with_packets_and_with_crowds";
     if !netns_lab::allowed(name) {
