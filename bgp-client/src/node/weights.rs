@@ -50,6 +50,8 @@ fn divisor(a: u16, b: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     fn hop(last: u8) -> Hop {
@@ -58,9 +60,9 @@ mod tests {
 
     fn weights(of: &[(u8, u64)]) -> Vec<u16> {
         let hops: Vec<Hop> = of.iter().map(|(last, _)| hop(*last)).collect();
-        let shares = of
-            .iter()
-            .flat_map(|(last, bandwidth)| divide(*bandwidth, &[hop(*last)]));
+        let shares = of.iter().zip(&hops);
+        let shares =
+            shares.flat_map(|((_, bandwidth), hop)| divide(*bandwidth, slice::from_ref(hop)));
         let shares: Vec<u128> = shares.collect();
         weigh(&hops, &shares).iter().map(|hop| hop.weight).collect()
     }

@@ -40,7 +40,7 @@ fn path(wire: &mut Wire, state: PathState) {
 /// Connects and sends an OPEN with the capability.
 fn dial(wire: &mut Wire) -> PeerId {
     let peer = wire.dial(2).expect("admitted");
-    wire.send(peer, &strict_open());
+    wire.send(peer, strict_open());
     peer
 }
 
@@ -183,7 +183,7 @@ fn session_is_strict_only_if_both_ends_are() {
 fn messages_during_the_wait_are_unexpected() {
     let mut wire = wire(|_| {});
     let peer = dial(&mut wire);
-    wire.send(peer, &strict_open());
+    wire.send(peer, strict_open());
     assert!(wire.state(peer) < State::OpenSent);
     assert_eq!(notifications(&mut wire, peer).len(), 1);
 }
