@@ -108,7 +108,7 @@ impl Neighbors {
             )
         });
         fresh.await.unwrap_or_else(|error| panic!("{error}"));
-        // Those of host 1, and those of the external neighbor.
+        // The routes of host 1 and of the external neighbor.
         learns(&self.cambric, 4).await;
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{listing, sample};
 use crate::world::{Namespace, run, try_run};
 
-/// Chains that are not changed here. Those of the guard and of encapsulation are changed in
+/// Chains that are not changed here. The chains of the guard and of encapsulation are changed in
 /// `verdicts/guarded.rs`. Tests of their own send packets through those of foreign tunnels
 /// (`encapsulation.rs`) and of budgets (`budgets.rs`): the effect of a budget depends on earlier packets.
 const OUTSIDE: [&str; 27] = [
