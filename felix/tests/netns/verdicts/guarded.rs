@@ -82,6 +82,8 @@ const INPUTS: [&str; 5] = ["cali1", "cali3", "cali5", "tap6", "uplink"];
 const CHANGES: usize = 100;
 /// Minimum number of changes that packets find.
 const FOUND_MIN: usize = 40;
+/// Maximum number of changes that the kernel rejects.
+const REJECTED_MAX: usize = 3;
 
 /// Sources outside the pools, which one workload may use.
 const SPOOFED: [[&str; 2]; 2] = [
@@ -459,6 +461,8 @@ fn change(
         lab.treatment(&first, &later) == wanted,
         "another treatment in a second round"
     );
+    let report = rule_audit::audit(fabric, &listing());
+    assert!(!report.is_different(), "{report:#?}");
     let mut space = Space::new();
     let original = programs(&mut space, &readable());
     let mark = space.mark();
@@ -477,7 +481,8 @@ fn change(
             results.rejected += 1;
             continue;
         }
-        if lab.treatment(&first, &later) != wanted {
+        // A packet that was lost by chance arrives in the second round.
+        if (0..2).all(|_| lab.treatment(&first, &later) != wanted) {
             results.by_packets += 1;
             continue;
         }
@@ -569,5 +574,6 @@ fn mistakes_in_the_guard_are_found() {
             missed.join("\n")
         );
         assert!(by_packets >= FOUND_MIN, "{by_packets} found by packets");
+        assert!(rejected <= REJECTED_MAX, "{rejected} rejected");
     });
 }
