@@ -279,6 +279,7 @@ fn bird_keeps_the_sessions_that_the_page_lists() {
                 "password" => pair.change_password().await,
                 // Only a client can have a cluster.
                 "cluster_id" => pair.set(&with(&["route_reflector_client", key])).await,
+                "bfd_strict" => pair.set(&with(&["bfd", key])).await,
                 _ => pair.set(&with(&[key])).await,
             }
             if ends {
