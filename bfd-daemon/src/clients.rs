@@ -15,7 +15,7 @@ use crate::engine::{Engine, Identity};
 use crate::limits::{
     CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, HELLO_WAIT, REJECTED_USERS_MAX, USERS_READ_EVERY,
 };
-use crate::resolve::LazyAddresses;
+use crate::resolve::Resolve;
 
 /// All connections.
 #[derive(Debug, Default)]
@@ -162,12 +162,15 @@ impl Clients {
     }
 
     /// Reads and answers requests, and sends changed states. Returns whether requests may still wait.
-    pub(crate) fn serve<R: Random>(&mut self, now: Instant, engine: &mut Engine<R>) -> bool {
+    pub(crate) fn serve<R: Random>(
+        &mut self,
+        now: Instant,
+        engine: &mut Engine<R>,
+        host: &impl Resolve,
+    ) -> bool {
         let (mut has_more, mut at) = (false, 0);
-        // Read once for all requests of a turn.
-        let host = LazyAddresses::default();
         while at < self.connections.len() {
-            match self.serve_one(now, at, engine, &host) {
+            match self.serve_one(now, at, engine, host) {
                 Ok(more) => {
                     has_more |= more;
                     at += 1;
@@ -183,7 +186,7 @@ impl Clients {
         now: Instant,
         at: usize,
         engine: &mut Engine<R>,
-        host: &LazyAddresses,
+        host: &impl Resolve,
     ) -> Result<bool, End> {
         let mut buffer = Vec::new();
         for _ in 0..MESSAGES_PER_TURN {
@@ -304,7 +307,7 @@ impl Connection {
         now: Instant,
         request: Request,
         engine: &mut Engine<R>,
-        host: &LazyAddresses,
+        host: &impl Resolve,
     ) -> Result<(), End> {
         let Some(identity) = &self.identity else {
             return Err(End::Rejected("the first message is `hello`".to_owned()));
@@ -362,6 +365,7 @@ mod tests {
 
     use super::*;
     use crate::config::Limits;
+    use crate::resolve::Addresses;
 
     #[test]
     fn names_of_users_are_resolved_again_before_a_rejection() {
@@ -397,7 +401,7 @@ mod tests {
             end.send(&hello).expect("sent");
             ends.push(end);
             if clients.len() == 1 {
-                clients.serve(now, &mut engine);
+                clients.serve(now, &mut engine, &Addresses::unread());
                 // The client does not read.
                 let first = &mut clients.connections[0];
                 while first.socket.send(&hello).is_ok() {}
@@ -407,8 +411,8 @@ mod tests {
                 });
             }
         }
-        clients.serve(now, &mut engine);
-        clients.serve(now, &mut engine);
+        clients.serve(now, &mut engine, &Addresses::unread());
+        clients.serve(now, &mut engine, &Addresses::unread());
         assert_eq!((clients.len(), clients.poll_timeout()), (1, None));
         assert_eq!(engine.clients(), 1);
         let mut buffer = Vec::new();

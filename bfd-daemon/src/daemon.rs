@@ -23,6 +23,7 @@ use crate::clients::{Clients, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::host::Host;
 use crate::kept::Kept;
 use crate::limits::{
     ACCEPT_RETRY, BIND_RETRY_MAX, CLIENTS_MAX, CONNECTIONS_MAX, RECEIVE_EVERY, SESSIONS_OF_ALL_MAX,
@@ -31,7 +32,7 @@ use crate::limits::{
 use crate::priority::{self, Precedence};
 use crate::random::SystemRandom;
 use crate::report::{self, DAEMON};
-use crate::resolve::LazyAddresses;
+use crate::resolve::Addresses;
 use crate::sockets::Sockets;
 
 /// Why the daemon does not start. Each prints as one line with the remedy.
@@ -60,6 +61,9 @@ pub enum DaemonError {
     /// Signal handlers cannot be installed.
     #[error("signal handlers: {0}")]
     Signals(io::Error),
+    /// The thread that reads the addresses of the host cannot be started.
+    #[error("a thread for the addresses of the host: {0}; raise the limit of tasks")]
+    Thread(io::Error),
 }
 
 /// The daemon, opened.
@@ -72,6 +76,7 @@ struct Daemon {
     /// When sockets are read again because packets have arrived.
     read_at: Option<Instant>,
     clients: Clients,
+    host: Host,
     users: Users,
     config: Config,
     config_error: Option<String>,
@@ -84,7 +89,7 @@ struct Daemon {
 
 /// The event that woke the daemon.
 enum Wake {
-    /// Packets, clients or the time.
+    /// Packets, clients, addresses of the host or the time.
     Work,
     Client(io::Result<bfd_client::Socket>),
     Request(Request),
@@ -123,6 +128,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             client = daemon.accept() => Wake::Client(client),
             () = daemon.arrivals() => Wake::Work,
             () = daemon.clients.ready() => Wake::Work,
+            () = daemon.host.ready() => Wake::Work,
             () = at(&daemon.clock, until) => Wake::Work,
             () = service_manager.due() => Wake::Work,
             // Other tasks, such as the control socket, run before more work.
@@ -191,6 +197,8 @@ impl Daemon {
         for local in sockets.listening() {
             emit(Event::ListenerReady { local });
         }
+        // Its thread does not have the raised priority.
+        let host = Host::start(Addresses::read).map_err(DaemonError::Thread)?;
         let precedence = priority::raise();
         if let Some(note) = precedence.note() {
             let reason = Text::new(note);
@@ -203,6 +211,7 @@ impl Daemon {
             accept_at: None,
             read_at: None,
             clients: Clients::default(),
+            host,
             users: Users::new(config.user_ids()),
             config,
             config_error: None,
@@ -239,13 +248,11 @@ impl Daemon {
             let _ = engine.receive(now, arrival, payload);
         });
         self.read_at = has_received.then(|| now + RECEIVE_EVERY);
-        if engine.resolve_at().is_some_and(|at| at <= now) {
-            engine.resolve_again(now, &LazyAddresses::default());
-        }
+        self.host.turn(now, engine);
         more |= !self.steps(now);
         let (sockets, engine) = (&mut self.sockets, &self.engine);
         sockets.close_ended(engine.len(), |id| engine.contains(id));
-        more |= self.clients.serve(now, &mut self.engine);
+        more |= self.clients.serve(now, &mut self.engine, &self.host);
         self.save();
         self.kept.turned(&mut self.engine, &self.sockets);
         more
@@ -286,7 +293,7 @@ impl Daemon {
     fn poll_timeout(&self) -> Option<Instant> {
         let times = [
             self.engine.poll_timeout(),
-            self.engine.resolve_at(),
+            self.host.poll_timeout(&self.engine),
             self.clients.poll_timeout(),
         ];
         times.into_iter().flatten().min()
@@ -378,6 +385,7 @@ impl Daemon {
         notes.extend(self.precedence.note());
         notes.extend(self.sockets.sharing());
         notes.extend(self.sockets.short_of_memory(self.packets()));
+        notes.extend(self.host.note(self.clock.now()));
         let log = daemon_common::log::figures();
         notes.extend(log.note());
         let fact = |name: &str, value: String| Fact {

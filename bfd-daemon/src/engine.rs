@@ -5,6 +5,7 @@ mod client;
 mod combined;
 mod events;
 mod keep;
+mod paths;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ pub use self::keep::Restored;
 pub(crate) use self::record::EntryRecord;
 pub use self::record::{Key, Record, RecordError};
 use crate::config::Limits;
-use crate::limits::{CLIENTS_MAX, CLIENTS_OF_USER_MAX, RESOLVE_EVERY, SESSIONS_OF_ALL_MAX};
+use crate::limits::{CLIENTS_MAX, CLIENTS_OF_USER_MAX, SESSIONS_OF_ALL_MAX};
 use crate::resolve::{Resolve, Way};
 
 /// A packet to send.
@@ -151,7 +152,8 @@ impl<R: Random> Engine<R> {
         self.update_expiry();
     }
 
-    /// Makes or changes a session of a client.
+    /// Makes or changes a session of a client. If its path depends on newer addresses than those of `resolve`,
+    /// [`Engine::resolve_again`] does it.
     ///
     /// # Errors
     ///
@@ -184,10 +186,10 @@ impl<R: Random> Engine<R> {
         let entry = entry.or_insert_with(|| Entry::new(wanted.clone()));
         entry.wanted = wanted.clone();
         entry.expires = None;
-        client.report(remote);
+        entry.since = Some(now);
         self.mark(Key::Entry(identity.clone(), remote));
         self.update_expiry();
-        self.place(now, identity, remote, resolve);
+        self.place_wish(now, identity, remote, resolve);
         Ok(())
     }
 
@@ -280,26 +282,6 @@ impl<R: Random> Engine<R> {
         times.into_iter().flatten().min()
     }
 
-    /// Returns whether paths are to be looked for again, with [`Engine::resolve_again`].
-    #[must_use]
-    pub fn resolve_at(&self) -> Option<Instant> {
-        (!self.clients.is_empty()).then_some(self.resolve_at)
-    }
-
-    /// Looks for the paths of the sessions that are not up: an address or a route may be there now.
-    pub fn resolve_again(&mut self, now: Instant, resolve: &impl Resolve) {
-        self.resolve_at = now + RESOLVE_EVERY;
-        self.forget_ended();
-        for (identity, remote) in self.entries() {
-            let entry = self.entry(&identity, remote);
-            let id = entry.and_then(|entry| entry.id);
-            let session = id.and_then(|id| self.sessions.get(id));
-            if session.is_none_or(|session| session.state() != State::Up) {
-                self.place(now, &identity, remote, resolve);
-            }
-        }
-    }
-
     /// Returns the next state that a client was not sent yet.
     #[must_use]
     pub fn unreported(&self, identity: &Identity) -> Option<SessionState> {
@@ -366,70 +348,6 @@ impl<R: Random> Engine<R> {
 
     fn entry_mut(&mut self, identity: &Identity, remote: IpAddr) -> Option<&mut Entry> {
         self.clients.get_mut(identity)?.entries.get_mut(&remote)
-    }
-
-    /// Gives an entry the session of its path.
-    fn place(&mut self, now: Instant, identity: &Identity, remote: IpAddr, resolve: &impl Resolve) {
-        let Some(entry) = self.entry(identity, remote) else {
-            return;
-        };
-        let id = entry.id;
-        let current = id.and_then(|id| self.ways.get(&id)).copied();
-        let way = match self.kept(entry, resolve) {
-            Some(way) => Ok(way),
-            None => resolve.way(&entry.wanted),
-        };
-        let placed = match way {
-            Ok(way) if current == Some(way) => id.map_or(Ok(()), |id| self.adjust(now, id)),
-            Ok(way) => {
-                self.release(now, identity, remote);
-                self.join(now, identity, remote, way)
-            }
-            // The session continues on its former path, and fails if that is no longer there.
-            Err(problem) => Err(problem),
-        };
-        let Some(client) = self.clients.get_mut(identity) else {
-            return;
-        };
-        let Some(entry) = client.entries.get_mut(&remote) else {
-            return;
-        };
-        let way = entry.id.and_then(|id| self.ways.get(&id));
-        let number = way.map(|way| way.interface).filter(|number| *number != 0);
-        let interface = number.and_then(|number| resolve.interface(number));
-        let is_other_interface = entry.interface != interface;
-        entry.interface = interface;
-        let is_other_problem = entry.problem != placed.clone().err();
-        if is_other_problem {
-            entry.problem = placed.err();
-            if let Some(problem) = &entry.problem {
-                emit(Event::BfdNoPath {
-                    client: Text::new(&identity.name),
-                    address: remote,
-                    reason: Text::new(problem),
-                });
-            }
-        }
-        if is_other_problem || is_other_interface {
-            client.report(remote);
-        }
-    }
-
-    /// Returns the way of a session that is up, if its client names no local address, and the way is right
-    /// but for this address. A client that has just started does not know the address that it named
-    /// before, and another one would be a failure for the remote system.
-    fn kept(&self, entry: &Entry, resolve: &impl Resolve) -> Option<Way> {
-        let id = entry.id?;
-        let current = *self.ways.get(&id)?;
-        let is_up = self.sessions.get(id)?.state() == State::Up;
-        if !is_up || entry.wanted.local.is_some() {
-            return None;
-        }
-        let wanted = Wanted {
-            local: Some(current.local),
-            ..entry.wanted.clone()
-        };
-        resolve.way(&wanted).ok().filter(|way| *way == current)
     }
 
     /// Adds an entry to the session of a path, which is made if it is missing.

@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod daemon;
 mod engine;
+mod host;
 mod keeper;
 mod kept;
 pub mod limits;

@@ -45,6 +45,12 @@ pub const GRACE_S_MAX: u32 = 86_400;
 /// Interval at which the path of a session that is not up is looked for again.
 pub const RESOLVE_EVERY: Duration = Duration::from_secs(5);
 
+/// Time after which it is reported that the kernel has not returned the addresses of the host.
+pub const ADDRESSES_WITHIN: Duration = Duration::from_secs(5);
+
+/// Octets of the stack of the thread that reads them. They are locked in memory.
+pub const ADDRESSES_STACK_OCTETS: usize = 256 << 10;
+
 /// Packets and changes of one turn of the loop; further ones follow in the next turn.
 pub const STEPS_PER_TURN: usize = 1024;
 

@@ -1,11 +1,10 @@
 //! The path of a session: its interface, or its local address.
 
-use std::cell::OnceCell;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 
-use bfd::Path;
 use bfd::limits::PORT_MULTIHOP;
+use bfd::{Instant, Path};
 use bfd_client::{Hops, Wanted};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{if_indextoname, if_nametoindex};
@@ -35,6 +34,12 @@ pub trait Resolve {
 
     /// Returns the name of an interface, if it exists.
     fn interface(&self, number: u32) -> Option<String>;
+
+    /// Returns whether the addresses of the host that it has are those of this time, or of a later one. If
+    /// not, it decides on no new path over a single hop.
+    fn answers(&self, _since: Instant) -> bool {
+        true
+    }
 }
 
 /// The addresses of the host's interfaces at one time.
@@ -49,19 +54,9 @@ struct Subnet {
     mask: u128,
 }
 
-/// The addresses of the host, which are read when they are needed, and once: the kernel may defer the answer while
-/// many routes change, and no packet is sent meanwhile.
-#[derive(Debug, Default)]
-pub(crate) struct LazyAddresses(OnceCell<Addresses>);
-
-impl Resolve for LazyAddresses {
-    fn way(&self, wanted: &Wanted) -> Result<Way, String> {
-        self.0.get_or_init(Addresses::read).way(wanted)
-    }
-
-    fn interface(&self, number: u32) -> Option<String> {
-        self.0.get_or_init(Addresses::read).interface(number)
-    }
+/// Returns the name of an interface, if it exists.
+pub(crate) fn interface_name(number: u32) -> Option<String> {
+    if_indextoname(number).ok()?.into_string().ok()
 }
 
 impl Addresses {
@@ -79,6 +74,11 @@ impl Addresses {
             subnets.collect()
         });
         Self(read.map_err(|error| format!("the addresses of the host cannot be read: {error}")))
+    }
+
+    /// The addresses before the first reading.
+    pub(crate) fn unread() -> Self {
+        Self(Err("the addresses of the host are not read yet".to_owned()))
     }
 
     /// Returns the subnet with the longest prefix that has both addresses: of equal ones that of the
@@ -123,6 +123,9 @@ impl Resolve for Addresses {
                 "{remote} is link-local, and its link is not known: use a global address"
             ));
         }
+        if wanted.hops == Hops::Multi {
+            return multi(wanted);
+        }
         let subnets = self.0.as_ref().map_err(Clone::clone)?;
         match (wanted.hops, Self::link(subnets, wanted)) {
             (Hops::Single | Hops::Auto, Some(subnet)) => single(wanted, subnet),
@@ -130,13 +133,12 @@ impl Resolve for Addresses {
                 "{remote} is in no subnet of an interface with the local address: use multihop, or \
                  correct the addresses"
             )),
-            (Hops::Multi, _) | (Hops::Auto, None) => multi(wanted),
+            (Hops::Multi | Hops::Auto, _) => multi(wanted),
         }
     }
 
     fn interface(&self, number: u32) -> Option<String> {
-        let name = if_indextoname(number).ok()?;
-        name.into_string().ok()
+        interface_name(number)
     }
 }
 

@@ -147,7 +147,8 @@ impl Monitor {
                 .engine
                 .receive(now, &packet.arrival, packet.payload.octets());
         }
-        if bfd.engine.resolve_at().is_some_and(|at| at <= now) {
+        let is_due = bfd.engine.resolve_at().is_some_and(|at| at <= now);
+        if is_due && bfd.engine.retry(now, &bfd.link) {
             bfd.engine.resolve_again(now, &bfd.link);
         }
         while let Some(outgoing) = bfd.engine.step(now) {

@@ -41,6 +41,8 @@ pub(super) struct Entry {
     pub(super) failures: u64,
     /// When it ends, unless its client wants it again.
     pub(super) expires: Option<Instant>,
+    /// When the client set it, until a path was looked for.
+    pub(super) since: Option<Instant>,
 }
 
 impl Client {
@@ -109,6 +111,7 @@ impl Entry {
             problem: None,
             failures: 0,
             expires: None,
+            since: None,
         }
     }
 
