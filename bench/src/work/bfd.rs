@@ -96,7 +96,7 @@ pub(super) async fn bfd(lab: &Lab, options: &Options) -> Result<Measures> {
     far.add_address("up0", "10.64.0.2/10".parse()?).await?;
     // This makes every address of the subnet local.
     far.add_address("lo", "10.65.0.0/16".parse()?).await?;
-    for number in 0..count {
+    for number in 0..=count {
         let address = Ipv4Addr::from_bits(FIRST.to_bits() + number);
         links.add_neighbor("up0", address.into(), MAC).await?;
     }
@@ -145,7 +145,8 @@ impl Ground {
             .args([count, interval_ms, MULTIPLIER.into()].map(|number: u32| number.to_string()));
         let peer = other.spawn("peer", &peer)?;
         let mut client = Client::new(socket, "bench");
-        let wanted = (0..count).map(|number| {
+        // The peer does not answer at the last address: a neighbor that is not there.
+        let wanted = (0..=count).map(|number| {
             let remote = Ipv4Addr::from_bits(FIRST.to_bits() + number).into();
             let wanted = Wanted {
                 remote,
