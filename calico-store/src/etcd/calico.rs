@@ -47,13 +47,18 @@ pub enum CalicoFault {
     /// A certificate or a key has no authority beside it.
     #[error("ETCD_CA_CERT_FILE is missing: ETCD_CERT_FILE and ETCD_KEY_FILE need it")]
     NoAuthority,
+    /// A user is given without a password, or a password without a user.
+    #[error("a user and a password go together: set ETCD_USERNAME and ETCD_PASSWORD, or neither")]
+    User,
 }
 
 impl CalicoEtcd {
-    /// Returns the values of the variables. `CALICO_ETCD_ENDPOINTS` precedes `ETCD_ENDPOINTS`, and so on.
+    /// Returns the values of the variables. `CALICO_ETCD_ENDPOINTS` precedes `ETCD_ENDPOINTS` unless it is empty, and
+    /// so on.
     pub fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| {
             let prefixed = variable(&format!("CALICO_{name}"));
+            let prefixed = prefixed.filter(|value| !value.is_empty());
             prefixed.or_else(|| variable(name)).unwrap_or_default()
         };
         let inline = ["ETCD_KEY", "ETCD_CERT", "ETCD_CA_CERT"];
@@ -105,6 +110,9 @@ impl CalicoEtcd {
         }
         options.username = given(&self.username);
         options.password = Some(self.password.clone()).filter(|password| !password.0.is_empty());
+        if options.username.is_some() != options.password.is_some() {
+            return Err(CalicoFault::User);
+        }
         Ok(options)
     }
 }
@@ -158,11 +166,23 @@ mod tests {
             (&[url, ("ETCD_DISCOVERY_SRV", "a")], "ETCD_DISCOVERY_SRV"),
             (&[url, ("ETCD_KEY_FILE", "/key")], "ETCD_CA_CERT_FILE"),
             (&[url, ("ETCD_CERT", "QXZ")], "ETCD_CERT"),
+            (&[url, ("ETCD_PASSWORD", "QXZ")], "ETCD_USERNAME"),
+            (&[url, ("ETCD_USERNAME", "QXZ")], "ETCD_PASSWORD"),
         ] {
             let fault = of(set).options().expect_err(name).to_string();
             assert!(fault.contains(name) && !fault.contains("QXZ"), "{fault}");
         }
         let empty = of(&[url, ("ETCD_CERT_FILE", ""), ("ETCD_CA_CERT_FILE", "")]);
         assert_eq!(empty.options().expect("options").tls, None);
+    }
+
+    #[test]
+    fn empty_prefixed_variable_counts_as_missing() {
+        let url = ("ETCD_ENDPOINTS", "https://a:1");
+        let empty = of(&[url, ("CALICO_ETCD_ENDPOINTS", "")]);
+        let options = empty.options().expect("options");
+        assert_eq!(options.endpoints, ["https://a:1"]);
+        let key = of(&[url, ("CALICO_ETCD_KEY", ""), ("ETCD_KEY", "QXZ")]);
+        assert_eq!(key.options(), Err(CalicoFault::Inline));
     }
 }

@@ -97,7 +97,7 @@ impl EtcdOptions {
     /// Returns name and password of the user, if there is one.
     pub(super) fn user(&self) -> Result<Option<(String, String)>, Error> {
         match (&self.username, &self.password_file) {
-            (None, None) => Ok(None),
+            (None, None) if self.password.is_none() => Ok(None),
             (Some(name), None) if self.password.is_some() => {
                 let Password(password) = self.password.clone().unwrap_or_default();
                 Ok(Some((name.clone(), password)))
@@ -149,6 +149,13 @@ mod tests {
         let mut options = EtcdOptions::new(["http://127.0.0.1:1"]);
         options.username = Some("felix".into());
         assert!(refused(&options).contains("go together"));
+        let alone = EtcdOptions {
+            username: None,
+            password: Some(Password("QXZ".into())),
+            ..options.clone()
+        };
+        let error = refused(&alone);
+        assert!(error.contains("go together") && !error.contains("QXZ"));
         options.password_file = Some("/nonexistent/password".into());
         assert!(refused(&options).starts_with("/nonexistent/password: "));
         options = EtcdOptions::new(["https://127.0.0.1:1"]);

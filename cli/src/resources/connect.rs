@@ -153,6 +153,7 @@ fn options_of(values: &CalicoEtcd) -> Result<EtcdOptions> {
             CalicoFault::Inline => "etcdKey, etcdCert and etcdCACert",
             CalicoFault::NoEndpoint => "etcdEndpoints",
             CalicoFault::NoAuthority => "etcdCACertFile",
+            CalicoFault::User => "etcdUsername and etcdPassword",
         };
         anyhow::anyhow!("{fault} (in {CONFIG}: {field})")
     })
@@ -257,6 +258,10 @@ mod tests {
                 ["ETCD_CA_CERT_FILE", "etcdCACertFile"],
             ),
             ("  etcdCert: QXZ\n", ["into files", "etcdCert"]),
+            (
+                "  etcdEndpoints: https://a:1\n  etcdPassword: QXZ\n",
+                ["ETCD_USERNAME", "etcdUsername"],
+            ),
         ] {
             let read = file(&format!("{head}{rest}"));
             let error = read.and_then(|values| options_of(&values));
