@@ -2,14 +2,15 @@
 //!
 //! Such a connection is held: it waits beside the two machines, and only its OPEN is read. If the
 //! session is Established and the OPEN is that of the same speaker, the established connection is
-//! probed with KEEPALIVEs. It is closed only if its transport is found dead. A bare connection, or
+//! probed with KEEPALIVEs. It is closed only if its transport is found dead. If an older inbound connection still waits
+//! for the path in strict mode, such an OPEN replaces it: there is no session to lose. A bare connection, or
 //! an OPEN of another speaker, never ends a session. This departs from RFC 4724 §5; the reasons are
 //! in `docs/design/session.md`.
 
 use core::net::SocketAddr;
 
 use bgp_proto::notification::{cease, fsm};
-use bgp_proto::{Frame, MessageKind, Notification, Open};
+use bgp_proto::{Frame, MessageKind, Notification, Open, SessionParams};
 
 use crate::connection::{Cause, Transport};
 use crate::limits::{HELD_TIME, PROBE_INTERVAL, PROBE_TIME, PROBE_UNANSWERED_MIN};
@@ -77,7 +78,7 @@ impl Session {
         let unexpected = Notification::fsm(fsm::UNEXPECTED_IN_OPEN_SENT);
         let refused = match frame.kind {
             MessageKind::Open => match self.check_held(&frame.body) {
-                Ok(open) => return self.keep_open(now, open),
+                Ok((open, params)) => return self.keep_open(now, open, &params),
                 Err(notification) => notification,
             },
             // RFC 4271 §6.4: a NOTIFICATION is never answered.
@@ -89,17 +90,23 @@ impl Session {
 
     /// Returns the OPEN of the held connection, if it is valid and from the session's speaker. The
     /// capabilities may differ: the peer may come back with another configuration.
-    fn check_held(&self, body: &[u8]) -> Result<Open, Notification> {
+    fn check_held(&self, body: &[u8]) -> Result<(Open, SessionParams), Notification> {
         let theirs = Open::parse(body)?;
         let params = negotiate(self.config(), &theirs)?;
         match self.params() {
             Some(ours) if !is_same(ours, &params) => Err(collision()),
-            _ => Ok(theirs),
+            _ => Ok((theirs, params)),
         }
     }
 
-    fn keep_open(&mut self, now: Instant, open: Open) {
+    fn keep_open(&mut self, now: Instant, open: Open, params: &SessionParams) {
         self.held.open = Some(open.into());
+        let older = self.inbound.params.as_deref();
+        if self.inbound.awaits_path() && older.is_some_and(|older| is_same(older, params)) {
+            // The peer has restarted or abandoned it: BGP sends nothing on it that would find it dead.
+            let cause = Cause::Send(collision());
+            self.step_alone(now, Conn::Inbound, Event::CollisionDump, cause);
+        }
         if let Some(conn) = self.established() {
             let (began, sent_at) = (now, None);
             self.probe = Some(Probe { began, sent_at });

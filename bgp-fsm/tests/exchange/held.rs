@@ -330,3 +330,56 @@ fn inbound_open_of_another_speaker_does_not_dump_our_dial() {
     assert_eq!(peer.session.state_of(Conn::Outbound), State::OpenConfirm);
     assert_eq!(peer.session.state_of(Conn::Inbound), State::Idle);
 }
+
+/// Returns a configuration in strict mode, and the OPEN of a peer with the same.
+fn strict() -> (SessionConfig, Open) {
+    let mut open = peer_open();
+    open.capabilities.push(Capability::BfdStrictMode);
+    (config().with(|config| config.bfd_strict = true), open)
+}
+
+#[test]
+fn open_replaces_a_connection_that_awaits_the_path() {
+    for is_ready in [false, true] {
+        let (config, open) = strict();
+        let mut peer = Exchange::connected(config);
+        recv!(peer, Msg::Open(_));
+        send!(peer, Msg::Open(open.clone()));
+        if is_ready {
+            send!(peer, Msg::Keepalive);
+        }
+        assert!(peer.session.awaits_path());
+        peer.outputs();
+        // The host has restarted without a word on the older connection.
+        hold(&mut peer, open);
+        assert_eq!(ends(&mut peer), [HeldEnd::Promoted]);
+        let replaced = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
+        assert_eq!(peer.words, Some(Msg::Notification(replaced)));
+        recv!(peer, Msg::Open(_));
+        assert!(peer.session.awaits_path());
+        // The KEEPALIVE of the older connection does not count.
+        peer.handle(Input::PathIsUp(true));
+        assert_eq!(peer.session.state(), State::OpenConfirm);
+        recv!(peer, Msg::Keepalive);
+        send!(peer, Msg::Keepalive);
+        assert_eq!(peer.session.state(), State::Established);
+        assert_eq!(peer.session.stats().failures, 0);
+    }
+}
+
+#[test]
+fn another_speaker_does_not_replace_a_waiting_connection() {
+    let (config, open) = strict();
+    let mut peer = Exchange::connected(config);
+    recv!(peer, Msg::Open(_));
+    send!(peer, Msg::Open(open.clone()));
+    hold(
+        &mut peer,
+        Open {
+            id: id(200),
+            ..open
+        },
+    );
+    assert_eq!(ends(&mut peer), []);
+    assert!(peer.session.awaits_path() && !peer.session.reads(Conn::Held));
+}
