@@ -10,7 +10,7 @@ use fib_sync::{Hop, Owner, Route};
 use ipnet::IpNet;
 
 use super::learned::Paths;
-use super::weights::{divide, weigh};
+use super::weights::join;
 use crate::limits::ENDPOINT_METRIC;
 
 /// The duties, prepared for the kernel's side.
@@ -94,12 +94,10 @@ impl Own {
     pub(super) fn hops(&mut self, watcher: &Watcher, net: IpNet, paths: &Paths) -> Vec<Hop> {
         let programming = &self.duties.programming;
         let mut tunneled = false;
-        let mut hops = Vec::new();
-        // The bandwidth of each hop.
-        let mut shares = Vec::new();
+        let mut ways = Vec::new();
         let mut bandwidths = paths.bandwidths.iter();
         for next_hop in &paths.next_hops {
-            let before = hops.len();
+            let mut hops = Vec::new();
             match programming.way(net, *next_hop) {
                 Way::Theirs => {}
                 Way::Direct => {
@@ -115,21 +113,13 @@ impl Own {
                     hops.extend(tunnel.map(|tunnel| Hop::via(*next_hop).on(tunnel.index).onlink()));
                 }
             }
-            let bandwidth = bandwidths.next().copied();
-            shares.extend(
-                bandwidth
-                    .into_iter()
-                    .flat_map(|all| divide(all, hops.get(before..).unwrap_or_default())),
-            );
-        }
-        if !shares.is_empty() {
-            hops = weigh(&hops, &shares);
+            ways.push((hops, bandwidths.next().copied()));
         }
         match tunneled {
             true => self.tunneled.insert(net),
             false => self.tunneled.remove(&net),
         };
-        hops
+        join(ways)
     }
 
     /// Returns LOCAL_PREF of a route of this host with this metric. Cambric's Felix uses a metric

@@ -6,8 +6,24 @@ use fib_sync::Hop;
 
 use crate::limits::WEIGHT_MAX;
 
+/// Returns the hops of all next hops, each of which has its gateways and its bandwidth. Several next hops with
+/// bandwidths have weights by them. The gateways of a single one keep the weights of the kernel.
+pub(super) fn join(mut ways: Vec<(Vec<Hop>, Option<u64>)>) -> Vec<Hop> {
+    ways.retain(|(hops, _)| !hops.is_empty());
+    let shares = ways
+        .iter()
+        .flat_map(|(hops, bandwidth)| bandwidth.iter().flat_map(|all| divide(*all, hops)));
+    let shares: Vec<u128> = shares.collect();
+    let is_single = ways.len() == 1;
+    let hops: Vec<Hop> = ways.into_iter().flat_map(|(hops, _)| hops).collect();
+    match is_single || shares.is_empty() {
+        true => hops,
+        false => weigh(&hops, &shares),
+    }
+}
+
 /// Returns the share of each hop in the bandwidth of their next hop.
-pub(super) fn divide(bandwidth: u64, hops: &[Hop]) -> impl Iterator<Item = u128> {
+fn divide(bandwidth: u64, hops: &[Hop]) -> impl Iterator<Item = u128> {
     let all: u128 = hops.iter().map(|hop| u128::from(hop.weight)).sum();
     // A finer unit than octets per second: a hop has at least 1 of it, if there is any bandwidth.
     let unit = u128::from(bandwidth) << 16;
@@ -17,7 +33,7 @@ pub(super) fn divide(bandwidth: u64, hops: &[Hop]) -> impl Iterator<Item = u128>
 
 /// Returns each gateway once, with a weight in proportion to its shares. The largest one is at most
 /// [`WEIGHT_MAX`], and none is below 1. Equal shares have weight 1.
-pub(super) fn weigh(hops: &[Hop], shares: &[u128]) -> Vec<Hop> {
+fn weigh(hops: &[Hop], shares: &[u128]) -> Vec<Hop> {
     let mut sums: BTreeMap<Hop, u128> = BTreeMap::new();
     for (hop, share) in hops.iter().zip(shares) {
         let sum = sums.entry(hop.weighted(1)).or_default();
@@ -87,12 +103,26 @@ mod tests {
 
     #[test]
     fn gateways_of_a_next_hop_share_its_bandwidth() {
-        let under = [hop(1).weighted(3), hop(2)];
-        let mut shares: Vec<u128> = divide(100, &under).collect();
-        shares.extend(divide(100, &[hop(3)]));
-        let hops = [under.as_slice(), &[hop(3)]].concat();
-        let weights: Vec<u16> = weigh(&hops, &shares).iter().map(|hop| hop.weight).collect();
-        assert_eq!(weights, [75, 25, 100]);
+        let under = vec![hop(1).weighted(3), hop(2)];
+        let hops = join(vec![(under, Some(100)), (vec![hop(3)], Some(100))]);
+        let weights: Vec<u16> = hops.iter().map(|hop| hop.weight).collect();
+        assert_eq!(weights, [3, 1, 4]);
+    }
+
+    #[test]
+    fn gateways_of_a_single_next_hop_keep_their_weights() {
+        for weights in [[3, 1], [200, 1], [2, 4]] {
+            let [a, b] = weights;
+            let under = vec![hop(1).weighted(a), hop(2).weighted(b)];
+            let single = join(vec![(under.clone(), Some(100))]);
+            assert_eq!(single, under);
+            // The other next hop has no gateway here.
+            let single = join(vec![(under.clone(), Some(100)), (Vec::new(), Some(200))]);
+            assert_eq!(single, under);
+            // No bandwidth is given.
+            let several = join(vec![(under.clone(), None), (vec![hop(3)], None)]);
+            assert_eq!(several, [under.as_slice(), &[hop(3)]].concat());
+        }
     }
 
     #[test]
