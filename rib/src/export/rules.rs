@@ -247,21 +247,21 @@ pub(crate) fn rewrite(
 }
 
 /// Sets the link bandwidth of a route of which the next hop is replaced by the local address: a received one is
-/// that of another link. draft-ietf-idr-link-bandwidth §2
+/// that of another link. Only routes of IPv4 and IPv6 prefixes have one of their own.
+/// RFC 10005 §3.3.1
 fn replace_bandwidth(
     attributes: &mut Attributes,
     origin: &Origin,
     rules: &GroupRules,
     row: &FamilyRow,
 ) {
-    if !matches!(row.framing, Framing::Ipv4 | Framing::Ipv6) {
-        return;
-    }
     let all = &mut attributes.extended_communities;
-    if origin.role != Role::Local || rules.link_bandwidth.is_some() {
+    let is_sent = matches!(row.framing, Framing::Ipv4 | Framing::Ipv6);
+    let own = rules.link_bandwidth.filter(|_| is_sent);
+    if origin.role != Role::Local || own.is_some() {
         all.retain(|community| !community.is_link_bandwidth());
     }
-    if let Some(megabits) = rules.link_bandwidth {
+    if let Some(megabits) = own {
         let octets_per_s = megabits as f32 * OCTETS_PER_MEGABIT;
         // The non-transitive form does not leave the AS.
         let is_transitive = rules.role == Role::External;

@@ -22,6 +22,8 @@ pub struct Variant {
     pub reflected: u8,
     pub unknown: bool,
     pub label: u8,
+    /// A received link bandwidth: 1 for the transitive form, 2 for the other one.
+    pub bandwidth: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -132,8 +134,11 @@ prop_compose! {
         local_pref in 0..3u8, as_path in 0..7u8, med in 0..3u8, origin in 0..2u8,
         community in 0..8u8, next_hop in 0..NEXT_HOPS, reflected in 0..6u8,
         unknown in prop::bool::weighted(0.1), label in 0..3u8,
+        bandwidth in 0..4u8,
     ) -> Variant {
-        Variant { local_pref, as_path, med, origin, community, next_hop, reflected, unknown, label }
+        Variant {
+            local_pref, as_path, med, origin, community, next_hop, reflected, unknown, label, bandwidth,
+        }
     }
 }
 
@@ -219,6 +224,7 @@ pub fn alike() -> impl Strategy<Value = Event> {
         reflected: if reflected == 0 { 2 } else { 5 },
         unknown: false,
         label: 0,
+        bandwidth: 0,
     });
     prop_oneof![
         5 => (peer(), 0..3u32, variant).prop_map(|(peer, path_id, variant)| {

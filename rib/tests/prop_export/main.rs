@@ -45,13 +45,16 @@ prop_compose! {
         track in any::<bool>(),
         multipath_max in prop_oneof![3 => Just(1u16), 1 => 2..4u16],
         always_compare_med in prop::bool::weighted(0.3),
+        link_bandwidth in prop::option::of(1..4_000_u32),
         tight in prop::bool::weighted(0.4),
         sends in sends(),
         import in naive::rules(),
         export in naive::rules(),
     ) -> Setup {
         let (import, export) = (import.into(), export.into());
-        Setup { family, track, multipath_max, always_compare_med, tight, sends, import, export }
+        Setup {
+            family, track, multipath_max, always_compare_med, link_bandwidth, tight, sends, import, export,
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Model {
     pub track: bool,
     pub multipath_max: usize,
     pub always_compare_med: bool,
+    /// The own bandwidth that all groups are sent, in Mbit/s.
+    pub link_bandwidth: Option<u32>,
     pub peers: BTreeMap<PeerId, PeerInfo>,
     pub doubts: Doubts,
     /// By prefix, peer and path identifier.
@@ -354,9 +356,16 @@ impl Model {
                 _ => return None,
             });
         }
-        if source != Role::Local && is_replaced {
+        if is_replaced && (source != Role::Local || self.link_bandwidth.is_some()) {
             let all = &mut exported.extended_communities;
             all.retain(|community| !community.is_link_bandwidth());
+            if let Some(megabits) = self.link_bandwidth {
+                let (asn, octets_per_s) = (LOCAL_ASN.two_octet(), megabits as f32 * 125_000.0);
+                let is_transitive = receiver == Role::External;
+                let own = ExtendedCommunity::link_bandwidth(asn, octets_per_s, is_transitive);
+                all.push(own);
+                all.sort_unstable();
+            }
         }
         if source != Role::Local {
             exported.unknown.retain(|unknown| unknown.is_transitive());

@@ -4,13 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::attr::{SegmentKind, TunnelEncapsulation};
 use bgp_proto::{
-    AsPath, Asn, AttrCode, AttrCodes, Attributes, ClusterId, Community, Family, Ipv4Prefix,
-    Ipv6Prefix, Net, NextHop, Origin, Prefix, RawAttribute, RouterId,
+    AsPath, Asn, AttrCode, AttrCodes, Attributes, ClusterId, Community, ExtendedCommunity, Family,
+    Ipv4Prefix, Ipv6Prefix, Net, NextHop, Origin, Prefix, RawAttribute, RouterId,
 };
 use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
 use crate::events::Variant;
 use crate::model::{CLUSTER_ID, LOCAL_ASN, OWN_V4, OWN_V6, ROUTER_ID};
+use crate::world::Setup;
 
 /// The common properties of a group's members.
 pub type GroupKey = (Role, Option<SendPaths>);
@@ -83,9 +84,9 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     info
 }
 
-pub fn rules_of(family: Family, (role, send): GroupKey, export: &Policy) -> GroupRules {
+pub fn rules_of(setup: &Setup, (role, send): GroupKey) -> GroupRules {
     GroupRules {
-        add_path: send.map(|send| (family, send)).into_iter().collect(),
+        add_path: send.map(|send| (setup.family, send)).into_iter().collect(),
         role,
         local_asn: LOCAL_ASN,
         peer_asn: if role == Role::External {
@@ -98,11 +99,11 @@ pub fn rules_of(family: Family, (role, send): GroupKey, export: &Policy) -> Grou
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
         long_lived: false,
-        link_bandwidth: None,
+        link_bandwidth: setup.link_bandwidth,
         cluster_id: CLUSTER_ID,
         domain: Default::default(),
         export: if role == Role::Internal {
-            export.clone()
+            setup.export.clone()
         } else {
             Policy::AcceptAll
         },
@@ -242,6 +243,15 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
         cluster_list,
         ..Attributes::default()
     };
+    if let 1 | 2 = variant.bandwidth {
+        let octets_per_s = 1e6 * (1.0 + f32::from(peer));
+        let is_transitive = variant.bandwidth == 1;
+        attributes.extended_communities = vec![
+            ExtendedCommunity::route_target_as2(1, 1),
+            ExtendedCommunity::link_bandwidth(64_601, octets_per_s, is_transitive),
+        ];
+        attributes.extended_communities.sort_unstable();
+    }
     if variant.unknown {
         attributes.rare.otc = Some(Asn(64_601));
         attributes.rare.tunnel_encapsulation = TunnelEncapsulation::from_octets(&[0, 8, 0, 0]);

@@ -102,7 +102,7 @@ impl World {
         let to = match self.groups.get(&new) {
             Some(to) => *to,
             None => {
-                let rules = rules_of(self.setup.family, new, &self.setup.export);
+                let rules = rules_of(&self.setup, new);
                 self.rib.add_group(rules)
             }
         };

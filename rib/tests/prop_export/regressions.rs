@@ -18,6 +18,7 @@ const PLAIN: Variant = Variant {
     reflected: 5,
     unknown: false,
     label: 0,
+    bandwidth: 0,
 };
 
 /// No speaker accepts this one: it has the local CLUSTER_ID.
@@ -83,6 +84,7 @@ fn plays_with(multipath_max: u16, tight: bool, events: &[Event]) {
             track: false,
             multipath_max,
             always_compare_med: false,
+            link_bandwidth: None,
             tight,
             import: import(),
             export: export(),
@@ -405,6 +407,7 @@ fn path_with_another_label_is_advertised_again() {
         track: false,
         multipath_max: 1,
         always_compare_med: false,
+        link_bandwidth: None,
         tight: false,
         import: import(),
         export: export(),
@@ -430,6 +433,7 @@ fn local_route_on_another_interface_is_reevaluated() {
             track: false,
             multipath_max: 1,
             always_compare_med: false,
+            link_bandwidth: None,
             tight: false,
             import: import(),
             export: rules([(cali.clone().negated(), None), (never.clone(), None)]),

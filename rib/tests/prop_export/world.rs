@@ -29,6 +29,8 @@ pub struct Setup {
     pub track: bool,
     pub multipath_max: u16,
     pub always_compare_med: bool,
+    /// The own bandwidth that all groups are sent, in Mbit/s.
+    pub link_bandwidth: Option<u32>,
     /// Slow readers lose their position at once.
     pub tight: bool,
     /// By peer: the paths that it is sent; `None` for one per prefix.
@@ -136,12 +138,7 @@ impl World {
             .collect();
         let groups = keys
             .into_iter()
-            .map(|key| {
-                (
-                    key,
-                    rib.add_group(rules_of(setup.family, key, &setup.export)),
-                )
-            })
+            .map(|key| (key, rib.add_group(rules_of(&setup, key))))
             .collect();
         let model = Model {
             export: setup.export.clone(),
@@ -149,6 +146,7 @@ impl World {
             track: setup.track,
             multipath_max: usize::from(setup.multipath_max),
             always_compare_med: setup.always_compare_med,
+            link_bandwidth: setup.link_bandwidth,
             peers: BTreeMap::new(),
             doubts: Doubts::default(),
             failed: BTreeSet::new(),

@@ -387,4 +387,11 @@ fn link_bandwidth_is_that_of_the_own_link() {
     }
     // A locally originated route has the bandwidth that it was given.
     assert_eq!(sent(Role::Local, &with(Role::Client, own, None)), received);
+    // Other families lose a received one, and get none.
+    let row = Family::ROUTE_TARGET.row().expect("row");
+    let source = origin(Role::External, CLUSTER);
+    let rules = with(Role::Client, own, Some(25));
+    let other = rewrite(route.clone(), &source, &rules, row, || DISTANCE);
+    assert_eq!(other.next_hop, Some(NextHop::V4(OWN_V4)));
+    assert_eq!(other.extended_communities, [target]);
 }

@@ -166,6 +166,7 @@ fn member_of_a_new_group_drops_paths_of_the_old_one() {
         track: false,
         multipath_max: 1,
         always_compare_med: false,
+        link_bandwidth: None,
         tight: false,
         import: import(),
         export: export(),
