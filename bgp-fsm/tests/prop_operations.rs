@@ -31,6 +31,8 @@ enum Op {
     Reject(u8),
     Limit(u16),
     PathUp,
+    PathIsUp(bool),
+    PathFailed,
     Hold(u16),
     Pause(bool),
     Queue(u16),
@@ -65,6 +67,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => prop_oneof![Just(3_u8), Just(6)].prop_map(Op::Reject),
         1 => (0_u16..40).prop_map(Op::Limit),
         2 => Just(Op::PathUp),
+        3 => any::<bool>().prop_map(Op::PathIsUp),
+        1 => Just(Op::PathFailed),
         1 => (0_u16..40).prop_map(Op::Hold),
         2 => any::<bool>().prop_map(Op::Pause),
         4 => (4_u16..400).prop_map(Op::Queue),
@@ -91,6 +95,8 @@ struct World {
     up: bool,
     /// Whether the peer's host responds on the established connection.
     answers: bool,
+    /// Whether the path has been up since its last failure.
+    path_was_up: bool,
     /// Whether a connection with a valid OPEN was held, so that the peer's host may have been
     /// replaced.
     good_open_held: bool,
@@ -129,6 +135,10 @@ impl World {
                 Output::Established(_) => {
                     assert!(!std::mem::replace(&mut self.up, true));
                     self.answers = true;
+                    let open = self.session.peer_open().expect("received");
+                    let is_strict = self.session.config().bfd_strict
+                        && open.capabilities.contains(&Capability::BfdStrictMode);
+                    assert!(!is_strict || self.path_was_up, "strict without the path");
                 }
                 Output::Down(reason) => {
                     assert!(std::mem::replace(&mut self.up, false));
@@ -264,6 +274,16 @@ impl World {
                 idle_hold: Duration::from_secs(rest_s.into()),
             }),
             Op::PathUp => self.handle(Input::PathUp),
+            Op::PathIsUp(is_up) => {
+                self.path_was_up |= is_up;
+                self.handle(Input::PathIsUp(is_up));
+                assert!(!is_up || !self.session.awaits_path());
+            }
+            Op::PathFailed => {
+                self.path_was_up = false;
+                self.handle(Input::PathFailed);
+                assert!(!self.session.awaits_path());
+            }
             Op::Hold(time_s) => self.handle(Input::Hold(Duration::from_secs(time_s.into()))),
             Op::Pause(unread) => self.handle(Input::ReadPaused { unread }),
             Op::Queue(octets) => {
@@ -313,6 +333,9 @@ impl World {
                 families: vec![(Family::IPV4_UNICAST, true)],
                 ..GracefulRestart::default()
             }));
+        if kind == 1 {
+            open.capabilities.push(Capability::BfdStrictMode);
+        }
         let message = match kind {
             0 | 1 | 5 | 6 => Msg::Open(Open { ..open }),
             2 => Msg::Update(&[0, 0, 0, 0]),
@@ -374,14 +397,16 @@ fn configs() -> impl Strategy<Value = SessionConfig> {
         any::<bool>(),
         0_u16..3,
         any::<bool>(),
+        any::<bool>(),
     )
-        .prop_map(|(passive, delay, graceful, hold, send_hold)| {
+        .prop_map(|(passive, delay, graceful, hold, send_hold, strict)| {
             config().with(|config| {
                 config.passive = passive;
                 config.open_delay_s = u16::from(delay) * 3;
                 config.graceful_restart = graceful.then(GracefulRestartConfig::default);
                 config.hold_time_s = hold * 3;
                 config.send_hold_s = send_hold.then_some(5);
+                config.bfd_strict = strict;
             })
         })
 }
@@ -398,6 +423,7 @@ proptest! {
             transports: Default::default(),
             up: false,
             answers: true,
+            path_was_up: false,
             good_open_held: false,
             asked: 0,
             moved: false,
