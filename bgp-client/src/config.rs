@@ -94,7 +94,7 @@ pub enum MultipathWeights {
     /// All are equal.
     #[default]
     Equal,
-    /// By the link bandwidth of the paths, if each has one (draft-ietf-idr-link-bandwidth).
+    /// By the link bandwidth of the paths, if each has one (RFC 10005).
     LinkBandwidth,
 }
 

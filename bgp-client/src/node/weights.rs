@@ -1,4 +1,4 @@
-//! The weights of next hops by their bandwidth (draft-ietf-idr-link-bandwidth).
+//! The weights of next hops by their bandwidth (RFC 10005).
 
 use std::collections::BTreeMap;
 

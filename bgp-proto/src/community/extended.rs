@@ -9,7 +9,7 @@ use core::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtendedCommunity(pub [u8; 8]);
 
-/// The sub-type of a link bandwidth (draft-ietf-idr-link-bandwidth §2).
+/// The sub-type of a link bandwidth (RFC 10005 §2).
 const LINK_BANDWIDTH: u8 = 0x04;
 
 /// Types whose first two octets have a name: route target and route origin of RFC 4360 §4 and §5.
@@ -48,8 +48,7 @@ impl ExtendedCommunity {
         Self([IPV4, 0x02, a, b, c, d, e, f])
     }
 
-    /// Returns the bandwidth of a link of an AS, in octets per second. The draft has the non-transitive form; FRR
-    /// also sends and reads the transitive one.
+    /// Returns the bandwidth of a link of an AS, in octets per second, in the transitive form or the other one.
     pub const fn link_bandwidth(asn: u16, octets_per_s: f32, is_transitive: bool) -> Self {
         let kind = if is_transitive {
             TWO_OCTET_AS

@@ -357,7 +357,7 @@ peer_keys! {
 
     "link_bandwidth": [link_bandwidth]: Option<u32> = None,
         "the bandwidth of this host's link, sent as the link bandwidth community with routes of which the \
-         next hop is the daemon's own (draft-ietf-idr-link-bandwidth): transitive to external neighbors. \
+         next hop is the daemon's own (RFC 10005): transitive to external neighbors. \
          The community of a received route is removed from them in any case",
         Key {
             kind: from_one(LINK_BANDWIDTH_MAX, "Mbit/s"),
