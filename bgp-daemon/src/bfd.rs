@@ -43,6 +43,8 @@ pub(crate) struct Bfd {
 struct Path {
     /// The peer; a dynamic neighbor of the former process has none before it connects.
     peer: Option<PeerId>,
+    /// Whether its BGP session is established only when the path is up.
+    is_strict: bool,
     /// The last state of its session since the last connection to cambric-bfd.
     state: Option<SessionState>,
     /// The interface of a path over a single hop, as cambric-bfd has last reported it.
@@ -92,6 +94,8 @@ impl Bfd {
                 alive.push(remote);
             }
             path.peer = peer;
+            let view = peer.and_then(|peer| io.speaker().peer(peer));
+            path.is_strict = view.is_some_and(|view| view.config.session.bfd_strict);
             wanted.insert(remote, session);
             self.paths.insert(remote, path);
         }
@@ -371,6 +375,12 @@ impl<S: Settings> Driver<S> for Bfd {
                 "BFD is not in effect for {count} neighbors: {problem}; a dead neighbor is found by the hold \
                  time only"
             ));
+            let strict = self.paths.values().filter(|path| path.is_strict).count();
+            if strict > 0 {
+                notes.push(format!(
+                    "{strict} neighbors with bfd_strict cannot be established: they wait for BFD"
+                ));
+            }
         }
         let rejected = self
             .paths

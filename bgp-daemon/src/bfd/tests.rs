@@ -254,12 +254,27 @@ async fn daemon_without_cambric_bfd_reports_it() {
     turn(&mut bfd, &mut io);
     let notes = Driver::<Plain>::notes(&bfd, Instant::ZERO);
     assert!(notes[0].contains("cambric-bfd does not run"), "{notes:?}");
+    assert_eq!(notes.len(), 1);
     let shown = words(&bfd, &io).expect("a neighbor with BFD");
     assert!(shown.contains("cambric-bfd does not run"), "{shown}");
     assert!(
         Driver::<Plain>::poll_timeout(&bfd).is_some(),
         "it tries again"
     );
+}
+
+#[tokio::test]
+async fn daemon_without_cambric_bfd_counts_strict_neighbors() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("clients.sock");
+    let plain = "[[neighbor]]\naddress = \"192.0.2.3\"\nasn = 64512\npassive = true\nbfd = true";
+    let mut io = io(&file(&format!("bfd = true\nbfd_strict = true\n{plain}")));
+    let mut bfd = Bfd::new::<Plain>(path);
+    turn(&mut bfd, &mut io);
+    let notes = Driver::<Plain>::notes(&bfd, Instant::ZERO);
+    assert!(notes[0].contains("for 2 neighbors"), "{notes:?}");
+    let strict = "1 neighbors with bfd_strict cannot be established";
+    assert!(notes[1].contains(strict), "{notes:?}");
 }
 
 #[tokio::test]
