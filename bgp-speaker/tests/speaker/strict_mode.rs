@@ -3,26 +3,37 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bgp_fsm::State;
+use bgp_fsm::{Conn, GracefulRestartConfig, SessionConfig, State};
 use bgp_proto::notification::cease;
-use bgp_proto::{Capability, HEADER_OCTETS, Notification, Open};
-use bgp_speaker::{Bfd, Input, PathState};
+use bgp_proto::{Capability, Family, HEADER_OCTETS, Notification, Open};
+use bgp_speaker::{Bfd, Input, PathState, SpeakerConfig};
 use rib::{PeerId, Role};
-use testkit::fixture::{address, neighbor, open, speaker_config};
-use testkit::{Keepalive, Received};
+use testkit::fixture::{address, graceful_open, neighbor, open, speaker_config};
+use testkit::{EndOfRib, Keepalive, Network, Received, Update};
 
 use super::wire::Wire;
 
 /// The default of the wait, in seconds.
 const HANDSHAKE_S: u64 = 15;
 
-fn wire(edit: impl FnOnce(&mut bgp_fsm::SessionConfig)) -> Wire {
-    let mut peer = neighbor(1, 2, Role::Internal);
-    peer.session.passive = true;
+/// Returns the configuration of a speaker with a neighbor in strict mode.
+fn config(us: usize, them: usize, edit: impl FnOnce(&mut SessionConfig)) -> SpeakerConfig {
+    let mut peer = neighbor(us, them, Role::Internal);
     peer.session.bfd_strict = true;
     edit(&mut peer.session);
     peer.bfd = Some(Bfd::default());
-    Wire::new(speaker_config(1).with_peer(peer))
+    speaker_config(us).with_peer(peer)
+}
+
+fn passive(edit: impl FnOnce(&mut SessionConfig)) -> SpeakerConfig {
+    config(1, 2, |session| {
+        session.passive = true;
+        edit(session);
+    })
+}
+
+fn wire(edit: impl FnOnce(&mut SessionConfig)) -> Wire {
+    Wire::new(passive(edit))
 }
 
 fn strict_open() -> Open {
@@ -186,4 +197,107 @@ fn messages_during_the_wait_are_unexpected() {
     wire.send(peer, strict_open());
     assert!(wire.state(peer) < State::OpenSent);
     assert_eq!(notifications(&mut wire, peer).len(), 1);
+}
+
+/// Reports the state of the path between the speakers 1 and 2 to one of them.
+fn report(network: &mut Network, at: usize, state: PathState) {
+    let (now, remote) = (network.now(), IpAddr::from(address(3 - at)));
+    let speaker = network.speaker_mut(at);
+    speaker.handle(now, Input::Path(remote, state));
+    network.settle();
+}
+
+#[test]
+fn strict_sessions_wait_at_either_side_and_after_a_collision() {
+    // Which of the two dials.
+    for dials in [[true, true], [true, false], [false, true]] {
+        let mut network = Network::new(6);
+        for us in [1, 2] {
+            let config = config(us, 3 - us, |session| session.passive = !dials[us - 1]);
+            network.start(us, address(us).into(), config);
+        }
+        network.settle();
+        network.advance(Duration::from_secs(5));
+        let state = |network: &Network, at| {
+            let mut peers = network.speaker(at).peers();
+            let session = peers.next().expect("a peer").session;
+            (session.state(), session.awaits_path())
+        };
+        for at in [1, 2] {
+            assert_eq!(state(&network, at), (State::OpenConfirm, true), "{dials:?}");
+        }
+        report(&mut network, 1, PathState::Alive);
+        network.advance(Duration::from_secs(1));
+        assert_eq!(state(&network, 1), (State::OpenConfirm, false));
+        assert_eq!(state(&network, 2), (State::OpenConfirm, true));
+        report(&mut network, 2, PathState::Alive);
+        network.advance(Duration::from_secs(1));
+        for at in [1, 2] {
+            assert_eq!(state(&network, at), (State::Established, false));
+            let peer = network.speaker(at).peers().next().expect("a peer");
+            let stats = peer.session.stats();
+            assert_eq!((stats.established, stats.flaps, stats.failures), (1, 0, 0));
+            // RFC 4271 §6.8: the connection of the higher identifier stays.
+            let dialed = dials[at - 1] && (at == 2 || !dials[1]);
+            let conn = if dialed {
+                Conn::Outbound
+            } else {
+                Conn::Inbound
+            };
+            assert_eq!(peer.session.established(), Some(conn), "{dials:?}");
+        }
+    }
+}
+
+#[test]
+fn stale_routes_stay_while_a_strict_session_waits() {
+    let mut open = graceful_open(2, |_| {});
+    open.capabilities.push(Capability::BfdStrictMode);
+    for fails in [false, true] {
+        let mut wire = wire(|session| {
+            session.graceful_restart = Some(GracefulRestartConfig::default());
+        });
+        path(&mut wire, PathState::Alive);
+        let peer = wire.connect(2, &open);
+        wire.send(peer, Update::reach(["10.65.2.0/26"]));
+        wire.send(peer, EndOfRib(Family::IPV4_UNICAST));
+        // The neighbor restarts, with its process of BFD.
+        wire.lose(peer);
+        path(&mut wire, PathState::Unknown);
+        wire.network.advance(Duration::from_secs(1));
+        wire.dial(2).expect("admitted");
+        wire.send(peer, &open);
+        assert!(awaits(&wire, peer));
+        assert_eq!(wire.prefixes(), ["10.65.2.0/26"], "stale");
+        if fails {
+            path(&mut wire, FAILED);
+            assert!(wire.prefixes().is_empty());
+            continue;
+        }
+        path(&mut wire, PathState::Alive);
+        wire.send(peer, Keepalive);
+        assert_eq!(wire.state(peer), State::Established);
+        assert_eq!(wire.prefixes(), ["10.65.2.0/26"], "stale");
+        wire.send(peer, EndOfRib(Family::IPV4_UNICAST));
+        assert!(wire.prefixes().is_empty());
+    }
+}
+
+#[test]
+fn changed_strict_mode_applies_to_the_next_session() {
+    let mut wire = wire(|session| session.bfd_strict = false);
+    let peer = wire.connect(2, &strict_open());
+    wire.reconfigure(passive(|_| {})).expect("taken");
+    wire.settle();
+    assert_eq!(wire.state(peer), State::Established);
+    wire.lose(peer);
+    wire.network.advance(Duration::from_secs(1));
+    dial(&mut wire);
+    assert!(awaits(&wire, peer));
+    // Without the mode, an attempt begins again, and nothing is awaited.
+    let plain = passive(|session| session.bfd_strict = false);
+    wire.reconfigure(plain).expect("taken");
+    wire.settle();
+    assert!(wire.state(peer) < State::OpenSent);
+    wire.connect(2, &strict_open());
 }
