@@ -176,6 +176,7 @@ const KEYS: &[(&str, Type)] = &[
     ("mode", Text),
     ("multihop", Any),
     ("multipath", Number),
+    ("multipath_weights", Text),
     ("multiplier", Number),
     ("name", Text),
     ("neighbor", Sections),
