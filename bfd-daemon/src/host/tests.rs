@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use bfd::{Arrival, Seeded, State};
@@ -21,7 +21,7 @@ struct World {
     near: Engine<Seeded>,
     far: Engine<Seeded>,
     host: Host,
-    release: Sender<()>,
+    release: SyncSender<()>,
     now: Instant,
     /// The last packet of the first host to each address, and the longest time between two.
     sent: BTreeMap<IpAddr, (Instant, Duration)>,
@@ -55,7 +55,7 @@ fn wanted(local: &str, remote: &str, hops: Hops) -> Wanted {
 
 impl World {
     fn new() -> Self {
-        let (release, released) = channel::<()>();
+        let (release, released) = sync_channel::<()>(1);
         let read = move || {
             released.recv().expect("the test ends later");
             Addresses::read()
