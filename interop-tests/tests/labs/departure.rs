@@ -47,7 +47,7 @@ struct Place {
 struct Count {
     round: u32,
     sent: u32,
-    /// Those of them that may be lost: the sender was slower than [`WITHDRAWN_AFTER`].
+    /// Of them, the packets that may be lost: the sender was slower than [`WITHDRAWN_AFTER`].
     late: u32,
     /// By place.
     arrived: [u32; 2],
