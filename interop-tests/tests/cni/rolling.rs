@@ -207,6 +207,8 @@ struct Bench<'f> {
     kubeconfig: String,
     /// The connections that the pods of each host have accepted.
     served: Cell<[u32; 2]>,
+    /// Whether the table of each host has been loaded with an endpoint.
+    translates: Cell<[bool; 2]>,
 }
 
 impl Bench<'_> {
@@ -306,6 +308,9 @@ impl Bench<'_> {
                 if rules != *applied {
                     let path = node.site.save("services.nft", &rules);
                     node.output(&format!("nft -f {}", path.display())).await;
+                    let mut translates = self.translates.get();
+                    translates[usize::from(node.site.number) - 1] = rules.contains("dnat");
+                    self.translates.set(translates);
                     *applied = rules;
                 }
             }
@@ -426,41 +431,54 @@ fn rolling_update_fails_no_connection() {
             nodes: &nodes,
             kubeconfig: kubeconfig.display().to_string(),
             served: Cell::default(),
+            translates: Cell::default(),
         };
-        let test = async {
-            let here = bench.start("a1", 1).await;
-            let there = bench.start("a2", 2).await;
-            bench.publish(&[(&here, State::Ready), (&there, State::Ready)]);
-            let connect = || std::net::TcpStream::connect_timeout(&SERVICE, Duration::from_secs(1));
-            until::<(), Error>(PATIENCE, "the service is reachable", async || {
-                let connected = outside.host.run(connect)?;
-                Ok(connected.map(drop).map_err(|error| error.to_string()))
-            })
-            .await
-            .expect("in time");
+        let test =
+            async {
+                let here = bench.start("a1", 1).await;
+                let there = bench.start("a2", 2).await;
+                bench.publish(&[(&here, State::Ready), (&there, State::Ready)]);
+                // The routes of a service may come before a host translates its address.
+                let links = outside.host.links().expect("links");
+                until::<(), Error>(
+                    PATIENCE,
+                    "the service is reachable by both hosts",
+                    async || {
+                        let routes = links.routes().await?;
+                        let route = routes.iter().find(|route| route.net.addr() == SERVICE.ip());
+                        let hosts = route.map_or(0, |route| route.hops.len());
+                        let translates = bench.translates.get();
+                        let is_complete = hosts == 2 && translates == [true; 2];
+                        Ok(is_complete.then_some(()).ok_or_else(|| {
+                    format!("{hosts} hosts are next hops, and the hosts translate: {translates:?}")
+                }))
+                    },
+                )
+                .await
+                .expect("in time");
 
-            let load = Load::start(outside.host.clone(), rate());
-            let here = bench.update(here, "b1", &there).await;
-            let there = bench.update(there, "b2", &here).await;
-            let (tally, elapsed) = load.end().await;
-            let wanted = f64::from(rate()) * elapsed.as_secs_f64() / 2.0;
-            assert!(f64::from(tally.opened) > wanted, "{tally:?} in {elapsed:?}");
-            assert_eq!(tally.failures, [""; 0], "of {} connections", tally.opened);
-            println!("{} connections in {elapsed:?}, none failed", tally.opened);
-            let opened = tally.opened;
+                let load = Load::start(outside.host.clone(), rate());
+                let here = bench.update(here, "b1", &there).await;
+                let there = bench.update(there, "b2", &here).await;
+                let (tally, elapsed) = load.end().await;
+                let wanted = f64::from(rate()) * elapsed.as_secs_f64() / 2.0;
+                assert!(f64::from(tally.opened) > wanted, "{tally:?} in {elapsed:?}");
+                assert_eq!(tally.failures, [""; 0], "of {} connections", tally.opened);
+                println!("{} connections in {elapsed:?}, none failed", tally.opened);
+                let opened = tally.opened;
 
-            // The clients notice pods that end without a preStop.
-            let load = Load::start(outside.host.clone(), rate());
-            for pod in [here, there] {
-                pod.stop.send_replace(Stop::Hard);
-                bench.count(pod.node, pod.thread);
-            }
-            let served = bench.served.get();
-            assert!(served.iter().all(|count| *count > opened / 5), "{served:?}");
-            sleep(PRE_STOP / 2).await;
-            let (tally, _) = load.end().await;
-            assert!(!tally.failures.is_empty(), "{tally:?}");
-        };
+                // The clients notice pods that end without a preStop.
+                let load = Load::start(outside.host.clone(), rate());
+                for pod in [here, there] {
+                    pod.stop.send_replace(Stop::Hard);
+                    bench.count(pod.node, pod.thread);
+                }
+                let served = bench.served.get();
+                assert!(served.iter().all(|count| *count > opened / 5), "{served:?}");
+                sleep(PRE_STOP / 2).await;
+                let (tally, _) = load.end().await;
+                assert!(!tally.failures.is_empty(), "{tally:?}");
+            };
         tokio::select! {
             () = test => {}
             () = bench.proxy() => {}
