@@ -2,6 +2,7 @@
 
 mod access;
 mod answer;
+mod unread;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -30,6 +31,7 @@ use crate::limits::{
 pub use access::{Access, AccessError, Credential, Trust};
 pub use answer::Lines;
 use answer::whole;
+pub use unread::{Unread, parse};
 
 /// The name of this client in the logs of the server.
 const AGENT: &str = concat!("cambric/", env!("CARGO_PKG_VERSION"));
@@ -129,6 +131,7 @@ impl<'c> Call<'c> {
 pub struct Server {
     access: Access,
     sender: Option<SendRequest<String>>,
+    unread: &'static [Unread],
 }
 
 impl Server {
@@ -137,7 +140,15 @@ impl Server {
         Self {
             access,
             sender: None,
+            unread: &[],
         }
+    }
+
+    /// Leaves fields out of the objects of lists and watches.
+    #[must_use]
+    pub const fn without(mut self, unread: &'static [Unread]) -> Self {
+        self.unread = unread;
+        self
     }
 
     /// Reads a page of a list.
@@ -146,7 +157,9 @@ impl Server {
     ///
     /// The request failed.
     pub async fn read(&mut self, path: &str) -> Result<Value, Failure> {
-        self.json(&Call::get(path), PAGE_OCTETS_MAX).await
+        let octets = self.octets(&Call::get(path), PAGE_OCTETS_MAX).await?;
+        let page = parse(&octets, "items", self.unread);
+        page.map_err(|error| Failure::Invalid(error.to_string()))
     }
 
     /// Reads an object.
@@ -231,12 +244,16 @@ impl Server {
     /// The request failed.
     pub async fn watch(&mut self, path: &str) -> Result<Lines, Failure> {
         let response = self.request(&Call::get(path)).await?;
-        Ok(Lines::new(response.into_body()))
+        Ok(Lines::new(response.into_body(), self.unread))
+    }
+
+    async fn octets(&mut self, call: &Call<'_>, octets_max: usize) -> Result<Vec<u8>, Failure> {
+        let response = self.request(call).await?;
+        whole(response.into_body(), octets_max).await
     }
 
     async fn json(&mut self, call: &Call<'_>, octets_max: usize) -> Result<Value, Failure> {
-        let response = self.request(call).await?;
-        let octets = whole(response.into_body(), octets_max).await?;
+        let octets = self.octets(call, octets_max).await?;
         serde_json::from_slice(&octets).map_err(|error| Failure::Invalid(error.to_string()))
     }
 

@@ -6,6 +6,7 @@ use calico_kubernetes::{
     ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, NAMESPACE_PREFIX, POLICY_PREFIX, is_owned,
 };
 use calico_model::Kind;
+use kube_client::Unread;
 
 use crate::target::Target;
 
@@ -44,6 +45,69 @@ const OWNED: [(Kind, &str, Watched); 5] = [
         Kind::GlobalNetworkPolicy,
         BASELINE_PREFIX,
         Watched::ClusterNetworkPolicy,
+    ),
+];
+
+/// No conversion reads these. They are most of an object: a Node has the images of its containers.
+const METADATA: Unread = Unread::within(
+    "metadata",
+    &[
+        Unread::field("managedFields"),
+        Unread::field("ownerReferences"),
+    ],
+);
+const CONTAINER: &[Unread] = &[
+    Unread::field("args"),
+    Unread::field("command"),
+    Unread::field("env"),
+    Unread::field("envFrom"),
+    Unread::field("lifecycle"),
+    Unread::field("livenessProbe"),
+    Unread::field("readinessProbe"),
+    Unread::field("resources"),
+    Unread::field("securityContext"),
+    Unread::field("startupProbe"),
+    Unread::field("volumeMounts"),
+];
+static UNREAD: &[Unread] = &[METADATA];
+static UNREAD_OF_PODS: &[Unread] = &[
+    METADATA,
+    Unread::within(
+        "spec",
+        &[
+            Unread::field("affinity"),
+            Unread::field("ephemeralContainers"),
+            Unread::field("securityContext"),
+            Unread::field("tolerations"),
+            Unread::field("topologySpreadConstraints"),
+            Unread::field("volumes"),
+            Unread::within("containers", CONTAINER),
+            Unread::within("initContainers", CONTAINER),
+        ],
+    ),
+    Unread::within(
+        "status",
+        &[
+            Unread::field("conditions"),
+            Unread::field("containerStatuses"),
+            Unread::field("ephemeralContainerStatuses"),
+            Unread::field("initContainerStatuses"),
+        ],
+    ),
+];
+static UNREAD_OF_NODES: &[Unread] = &[
+    METADATA,
+    Unread::within(
+        "status",
+        &[
+            Unread::field("allocatable"),
+            Unread::field("capacity"),
+            Unread::field("conditions"),
+            Unread::field("images"),
+            Unread::field("nodeInfo"),
+            Unread::field("volumesAttached"),
+            Unread::field("volumesInUse"),
+        ],
     ),
 ];
 
@@ -90,6 +154,15 @@ impl Watched {
         }
     }
 
+    /// Returns the fields of its objects that no conversion reads.
+    pub const fn unread(self) -> &'static [Unread] {
+        match self {
+            Self::Pod => UNREAD_OF_PODS,
+            Self::Node => UNREAD_OF_NODES,
+            _ => UNREAD,
+        }
+    }
+
     /// Returns whether a server may lack the kind.
     pub const fn is_optional(self) -> bool {
         matches!(self, Self::ClusterNetworkPolicy)
@@ -131,8 +204,11 @@ impl fmt::Display for Watched {
 #[cfg(test)]
 mod tests {
     use calico_model::ResourceKey;
+    use kube_client::parse;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::object::Object;
 
     #[test]
     fn resources_of_other_writers_have_no_owner() {
@@ -167,6 +243,43 @@ mod tests {
             (Kind::Node, None, "kns.prod", None),
         ] {
             assert_eq!(owner(kind, namespace, name), wanted, "{name}");
+        }
+    }
+    #[test]
+    fn objects_are_the_same_without_the_fields_that_are_not_read() {
+        let many = json!({"any": [1, {"f:x": {}}]});
+        let metadata = json!({"name": "web", "namespace": "prod", "uid": "u", "generateName": "w",
+            "labels": {"env": "x", "conditions": "y", "resources": "z"},
+            "annotations": {"volumes": "a", "cni.projectcalico.org/containerID": "c"},
+            "managedFields": many, "ownerReferences": many});
+        let container = json!({"name": "c", "image": "i", "args": many, "command": many, "env": many,
+            "envFrom": many, "lifecycle": many, "livenessProbe": many, "readinessProbe": many,
+            "resources": many, "securityContext": many, "startupProbe": many, "volumeMounts": many,
+            "ports": [{"name": "http", "containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]});
+        let pod = json!({"metadata": metadata, "spec": {"nodeName": "n", "serviceAccountName": "s",
+                "affinity": many, "ephemeralContainers": many, "securityContext": many,
+                "tolerations": many, "topologySpreadConstraints": many, "volumes": many,
+                "containers": [container], "initContainers": [container]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
+                "conditions": many, "containerStatuses": many, "ephemeralContainerStatuses": many,
+                "initContainerStatuses": many}});
+        let node = json!({"metadata": metadata, "spec": {"podCIDRs": ["10.1.0.0/24"]},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}],
+                "allocatable": many, "capacity": many, "conditions": many, "images": many,
+                "nodeInfo": many, "volumesAttached": many, "volumesInUse": many}});
+        let namespace = json!({"metadata": metadata});
+        for (watched, object) in [
+            (Watched::Pod, pod),
+            (Watched::Node, node),
+            (Watched::Namespace, namespace),
+        ] {
+            let octets = json!({"type": "ADDED", "object": object}).to_string();
+            let event = parse(octets.as_bytes(), "object", watched.unread());
+            let read: Value = event.expect("an event")["object"].take();
+            assert!(!read.to_string().contains("f:x"), "{read}");
+            let found = Object::new(watched, &read);
+            assert!(found.wanted().is_some(), "{found:?}");
+            assert_eq!(found, Object::new(watched, &object));
         }
     }
 }

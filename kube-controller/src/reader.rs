@@ -82,7 +82,7 @@ impl Reader {
     pub fn start(watched: Watched, access: Access, news: mpsc::Sender<News>) -> Self {
         let reading = Reading {
             watched,
-            server: Server::new(access),
+            server: Server::new(access).without(watched.unread()),
             news,
             at: None,
             is_listed: false,

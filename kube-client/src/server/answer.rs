@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Failure;
+use super::unread::{Unread, parse};
 use crate::limits::{ANSWER_TIMEOUT, OBJECT_OCTETS_MAX, WATCH_SILENCE_MAX};
 
 /// Returns the next octets of a body; `None` at its end.
@@ -47,14 +48,16 @@ pub struct Lines {
     buffer: Vec<u8>,
     /// Octets of the buffer that are known to have no end of a line.
     searched: usize,
+    unread: &'static [Unread],
 }
 
 impl Lines {
-    pub(super) const fn new(body: Incoming) -> Self {
+    pub(super) const fn new(body: Incoming, unread: &'static [Unread]) -> Self {
         Self {
             body,
             buffer: Vec::new(),
             searched: 0,
+            unread,
         }
     }
 
@@ -66,7 +69,7 @@ impl Lines {
     pub async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             if let Some(line) = self.take_line() {
-                let event = serde_json::from_slice(&line);
+                let event = parse(&line, "object", self.unread);
                 let event = event.map_err(|error| Failure::Invalid(error.to_string()))?;
                 return Ok(Some(event));
             }
