@@ -105,6 +105,7 @@ enum Wake {
 ///
 /// A requirement is missing; each error is one line.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
+    let locked = priority::lock();
     init_logging(&config.log, config.log_format)?;
     emit(Event::DaemonStarted {
         version: Text::new(env!("CARGO_PKG_VERSION")),
@@ -116,7 +117,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     if let Some(metrics) = config.metrics {
         control.bind_metrics(metrics.listen)?;
     }
-    let mut daemon = Daemon::open(config).await?;
+    let mut daemon = Daemon::open(config, locked).await?;
     notify_ready();
     let hands_over = loop {
         let more = daemon.turn();
@@ -168,7 +169,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 }
 
 impl Daemon {
-    async fn open(config: Config) -> Result<Self, DaemonError> {
+    async fn open(config: Config, locked: nix::Result<()>) -> Result<Self, DaemonError> {
         let random = SystemRandom::open().map_err(DaemonError::Random)?;
         let clock = Clock::start();
         let mut kept = Kept::take();
@@ -199,7 +200,7 @@ impl Daemon {
         }
         // Its thread does not have the raised priority.
         let host = Host::start(Addresses::read).map_err(DaemonError::Thread)?;
-        let precedence = priority::raise();
+        let precedence = priority::raise(locked);
         if let Some(note) = precedence.note() {
             let reason = Text::new(note);
             emit(Event::BfdPrecedenceMissing { reason });

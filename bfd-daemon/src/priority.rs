@@ -18,9 +18,16 @@ pub(crate) struct Precedence {
     pub(crate) priority: Result<(), String>,
 }
 
-/// Locks the memory of this process, and raises its priority.
-pub(crate) fn raise() -> Precedence {
-    let memory = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE);
+/// Locks the memory of this process. Must be called before threads start: the program and what it has
+/// allocated are in memory at once, and later memory when it is first used. So stacks take what they use.
+pub(crate) fn lock() -> nix::Result<()> {
+    let on_fault = MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT);
+    mlockall(MlockAllFlags::MCL_CURRENT)?;
+    mlockall(MlockAllFlags::MCL_FUTURE | on_fault)
+}
+
+/// Raises the priority of this process, and returns it with the result of [`lock`].
+pub(crate) fn raise(locked: nix::Result<()>) -> Precedence {
     // SAFETY: the call takes three numbers, and changes only the priority of this process.
     let raised = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     let priority = match raised {
@@ -28,7 +35,7 @@ pub(crate) fn raise() -> Precedence {
         _ => Err(io::Error::last_os_error().to_string()),
     };
     Precedence {
-        memory: memory.map_err(|error| error.to_string()),
+        memory: locked.map_err(|error| error.to_string()),
         priority,
     }
 }
