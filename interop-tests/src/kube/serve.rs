@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Shared;
@@ -36,8 +37,9 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> R
     response
 }
 
-fn whole(code: u16, value: &Value) -> Response<Answer> {
-    let mut response = Response::new(Answer::Whole(Some(value.to_string().into())));
+fn whole(code: u16, value: &impl Serialize) -> Response<Answer> {
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Answer::Whole(Some(body.into())));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
@@ -163,7 +165,7 @@ fn verb(method: &Method, target: Option<&Target>, query: &Query) -> &'static str
 }
 
 /// Returns a list, or a page of one.
-fn list(shared: &Shared, target: &Target, query: &Query) -> Result<Value, Rejected> {
+fn list(shared: &Shared, target: &Target, query: &Query) -> Result<List, Rejected> {
     let selector = query.selector()?;
     let limit = query.number("limit")?.unwrap_or(0);
     let (version, how) = (
@@ -233,19 +235,46 @@ fn list(shared: &Shared, target: &Target, query: &Query) -> Result<Value, Reject
     }
     // Other requests are answered while a long page is made.
     drop(state);
-    let items = rest.into_iter().map(|(_, item)| {
-        let mut item = Arc::unwrap_or_clone(item);
-        // Objects in a list have their kind only if the resource is a custom one.
-        if let (false, Some(item)) = (target.resource.is_custom, item.as_object_mut()) {
-            item.remove("kind");
-            item.remove("apiVersion");
+    let is_custom = target.resource.is_custom;
+    Ok(List {
+        kind: format!("{}List", target.resource.kind),
+        api_version: target.resource.version,
+        metadata,
+        items: rest
+            .into_iter()
+            .map(|(_, object)| Listed { object, is_custom })
+            .collect(),
+    })
+}
+
+/// The answer to a list. Its objects are not copied: in long lists, that would take most of the time.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List {
+    kind: String,
+    api_version: &'static str,
+    metadata: Value,
+    items: Vec<Listed>,
+}
+
+/// An object of a list, which has its kind only if the resource is a custom one.
+struct Listed {
+    object: Arc<Value>,
+    is_custom: bool,
+}
+
+impl Serialize for Listed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &*self.object {
+            Value::Object(fields) if !self.is_custom => {
+                let without_kind = |(name, _): &(&String, &Value)| {
+                    !["kind", "apiVersion"].contains(&name.as_str())
+                };
+                serializer.collect_map(fields.iter().filter(without_kind))
+            }
+            object => object.serialize(serializer),
         }
-        item
-    });
-    Ok(json!({
-        "kind": format!("{}List", target.resource.kind), "apiVersion": target.resource.version,
-        "metadata": metadata, "items": items.collect::<Vec<_>>(),
-    }))
+    }
 }
 
 /// Completes a name that the client has begun.
