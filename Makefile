@@ -13,7 +13,7 @@ help:
 	@echo 'make check   lints, documentation and tests; labs are skipped, they need root (make test)'
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, the demo, the packages'
 	@echo 'make docs    the documentation as a searchable site in target/docs/html, with mdBook'
-	@echo 'make soak    the tests that draw, with seeds by chance (MINUTES=n)'
+	@echo 'make soak    the tests that draw, with seeds by chance, and long runs (MINUTES=n; a round takes hours)'
 	@echo 'make bench   reflector, kernel and store beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
 	@echo 'make release-check  what a release needs beside make test (RELEASE=... for options)'
 

@@ -97,6 +97,22 @@ fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
     );
 }
 
+/// With `CAMBRIC_SOAK`, an hour of each half.
+#[test]
+fn two_minutes_of_bfd_have_no_false_down() {
+    let name = "two_minutes_of_bfd_have_no_false_down";
+    if !netns_lab::allowed(name) {
+        return;
+    }
+    // Of each half.
+    let seconds = std::env::var_os("CAMBRIC_SOAK").map_or("60", |_| "3600");
+    let sizes = ["--bfd-sessions", "1000", "--bfd-routes", "1000000"];
+    let output = bench(&[&["--work", "bfd", "--bfd", seconds], &sizes[..]].concat());
+    for title in ["3 x 100 ms: false downs", "the same at the peer"] {
+        assert!(is_met(&output, title), "{title}:\n{output}");
+    }
+}
+
 #[test]
 fn a_fabric_is_measured_from_its_store_to_its_kernels() {
     if !netns_lab::allowed("a_fabric_is_measured_from_its_store_to_its_kernels") {
