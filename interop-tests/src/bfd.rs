@@ -1,7 +1,7 @@
 //! `cambric-bfd` on a host of the lab.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use daemon_common::client::call;
 use daemon_common::report::BfdSession;
@@ -16,6 +16,7 @@ use crate::{PATIENCE, Site, programs};
 #[derive(Debug)]
 pub struct Bfd {
     control: PathBuf,
+    clients: PathBuf,
     process: Process,
     host: Host,
 }
@@ -25,14 +26,18 @@ pub(crate) fn socket(site: &Site) -> PathBuf {
     site.host.directory().join("bfd-clients.sock")
 }
 
-/// Returns the multiplier in a value of the key `bfd` of Cambric's neighbors, or its default.
-pub(crate) fn bfd_multiplier(bfd: &str) -> u8 {
-    let Some((_, after)) = bfd.split_once("multiplier = ") else {
-        return 3;
+/// Returns the interval in milliseconds and the multiplier in a value of the key `bfd` of Cambric's
+/// neighbors, or their defaults.
+pub(crate) fn timers(bfd: &str) -> (u32, u32) {
+    let number = |key: &str, default| {
+        let Some((_, after)) = bfd.split_once(key) else {
+            return default;
+        };
+        let digits = after.split(|next: char| !next.is_ascii_digit()).next();
+        let number = digits.and_then(|digits| digits.parse().ok());
+        number.expect("a number")
     };
-    let digits = after.split(|next: char| !next.is_ascii_digit()).next();
-    let number = digits.and_then(|digits| digits.parse().ok());
-    number.expect("a multiplier of 1 to 255")
+    (number("interval_ms = ", 300), number("multiplier = ", 3))
 }
 
 impl Bfd {
@@ -53,11 +58,11 @@ impl Bfd {
     }
 
     fn start_with(site: &Site, arguments: &[&str]) -> Result<Self, Error> {
-        let control = site.host.directory().join("bfd.sock");
+        let (control, clients) = (site.host.directory().join("bfd.sock"), socket(site));
         let text = format!(
             "control = \"{}\"\nsocket = \"{}\"\nlog = \"debug\"\n",
             control.display(),
-            socket(site).display()
+            clients.display()
         );
         let program = Program::new(programs::own("cambric-bfd"))
             .args(arguments.iter().copied())
@@ -65,9 +70,15 @@ impl Bfd {
             .arg(site.save("bfd.toml", &text));
         Ok(Self {
             control,
+            clients,
             process: site.host.spawn("bfd", &program)?,
             host: site.host.clone(),
         })
+    }
+
+    /// Returns the path of the socket on which it serves the daemons of its host.
+    pub fn clients(&self) -> &Path {
+        &self.clients
     }
 
     async fn pid(&self) -> Option<u32> {
@@ -129,13 +140,32 @@ impl Bfd {
     /// # Panics
     /// If that is not so in time.
     pub async fn has_up(&self, count: usize) -> Vec<BfdSession> {
-        let waited = until(PATIENCE, "sessions of BFD", async || {
+        self.has(count, "sessions of BFD", |one| one.state == "Up")
+            .await
+    }
+
+    /// Waits until it has this many sessions, and none is up. Returns them.
+    ///
+    /// # Panics
+    /// If that is not so in time.
+    pub async fn has_failed(&self, count: usize) -> Vec<BfdSession> {
+        self.has(count, "failed sessions of BFD", |one| one.state != "Up")
+            .await
+    }
+
+    async fn has(
+        &self,
+        count: usize,
+        what: &str,
+        wanted: impl Fn(&BfdSession) -> bool,
+    ) -> Vec<BfdSession> {
+        let waited = until(PATIENCE, what, async || {
             let sessions = match self.sessions().await {
                 Ok(sessions) => sessions,
                 Err(silent) => return Ok::<_, Error>(Err(silent)),
             };
-            let up = sessions.iter().filter(|one| one.state == "Up").count();
-            Ok(match (sessions.len(), up) == (count, count) {
+            let is_so = sessions.len() == count && sessions.iter().all(&wanted);
+            Ok(match is_so {
                 true => Ok(sessions),
                 false => Err(format!("{sessions:?}")),
             })

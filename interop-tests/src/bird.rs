@@ -55,13 +55,13 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         let _ = writeln!(text, "{table}");
     }
     if let Some(bfd) = setup.bfd {
-        let multiplier = crate::bfd::bfd_multiplier(bfd);
+        let (interval, multiplier) = crate::bfd::timers(bfd);
         let auth = setup.bfd_auth.map(|auth| {
             let auth = auth.replace('-', " ");
             format!("authentication {auth}; password \"{BFD_SECRET}\" {{ id 7; }};")
         });
         let auth = auth.unwrap_or_default();
-        let each = format!("{{ interval 300 ms; multiplier {multiplier}; {auth} }}");
+        let each = format!("{{ interval {interval} ms; multiplier {multiplier}; {auth} }}");
         let _ = writeln!(
             text,
             "protocol bfd {{ interface \"*\" {each}; multihop {each}; }}"

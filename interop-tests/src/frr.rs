@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     Route, Setup, Site,
-    bfd::bfd_multiplier,
+    bfd::timers,
     programs,
     setup::{Neighbor, Own},
 };
@@ -103,8 +103,11 @@ fn config(site: &Site, setup: &Setup) -> String {
         text.push_str(&peer(neighbor));
         if let Some(bfd) = setup.bfd {
             let address = neighbor.address;
-            let multiplier = bfd_multiplier(bfd);
-            let _ = writeln!(text, " neighbor {address} bfd {multiplier} 300 300");
+            let (interval, multiplier) = timers(bfd);
+            let _ = writeln!(
+                text,
+                " neighbor {address} bfd {multiplier} {interval} {interval}"
+            );
             if setup.bfd_c_bit {
                 let _ = writeln!(text, " neighbor {address} bfd check-control-plane-failure");
             }

@@ -32,8 +32,8 @@ mod speaker;
 mod store;
 mod table;
 
+pub use self::bfd::Bfd;
 pub use arrange::{as_received, in_ground, shown_external, table};
-pub use bfd::Bfd;
 pub use certificates::Certificates;
 pub use etcd::Etcd;
 pub use frr_bfd::{FrrBfd, FrrSession};

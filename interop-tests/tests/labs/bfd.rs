@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use interop_tests::{Bfd, Ground, Kind, Range, Setup, Site, Speaker, in_ground};
 use netns_lab::{Error, until};
-use nix::sys::signal::Signal;
+
+use crate::workloads::{Flows, announcing, site};
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const V4: &[&str] = &["ipv4-unicast"];
@@ -17,6 +18,9 @@ const BOUND: Duration = Duration::from_secs(45);
 
 /// From the return of a daemon to the removal of routes: at most 1 s, and more on a busy machine.
 const RETURN: Duration = Duration::from_secs(5);
+
+/// How long routes are watched that must stay: a daemon learns a failure within milliseconds.
+const WATCH: Duration = Duration::from_secs(4);
 
 /// A detection time of 30 s, which no load of the machine exceeds.
 const PATIENT: &str = "{ multiplier = 100 }";
@@ -30,7 +34,7 @@ const MULTI: &str = "{ mode = \"multihop\" }";
 pub(crate) const SINGLE_PATIENT: &str = "{ mode = \"single-hop\", multiplier = 100 }";
 
 /// A detection time of 6 s: far above the delays of a machine, and far below [`BOUND`].
-const SINGLE_MEDIUM: &str = "{ mode = \"single-hop\", multiplier = 20 }";
+pub(crate) const SINGLE_MEDIUM: &str = "{ mode = \"single-hop\", multiplier = 20 }";
 
 /// Waits until a speaker has learned so many routes; returns the time that it took.
 pub(crate) async fn learns(speaker: &Speaker, count: usize) -> Duration {
@@ -43,6 +47,12 @@ pub(crate) async fn learns(speaker: &Speaker, count: usize) -> Duration {
     });
     let (_, time) = waited.await.unwrap_or_else(|error| panic!("{error}"));
     time
+}
+
+/// Asserts that a speaker keeps so many routes, which no neighbor would send again, after BFD has failed.
+pub(crate) async fn stay(speaker: &Speaker, count: usize) {
+    tokio::time::sleep(WATCH).await;
+    learns(speaker, count).await;
 }
 
 async fn start(kind: Kind, site: Site, setup: &Setup) -> Speaker {
@@ -117,6 +127,69 @@ fn killed_bgp_daemon_is_no_failure_of_bfd() {
     });
 }
 
+/// A client of two reflectors, with a session over each IP version.
+fn client_of_both(number: u8, bfd: &'static str) -> Setup {
+    let setup = Setup::fabric()
+        .neighbor_apart(1, 64512)
+        .neighbor_apart(2, 64512);
+    announcing(setup.restarting_within(120).monitored(bfd), number)
+}
+
+// Promise (BGP): If all route reflectors of a host are cut off at once, it keeps its routes to other hosts.
+#[test]
+fn reflectors_cut_off_together_lose_no_packet() {
+    in_ground(&[], "bfd-reflectors", async |ground| {
+        let mut reflector = Setup::fabric();
+        for prefix in ["10.0.0.0/24", "fd00::/64"] {
+            reflector = reflector.range(Range {
+                prefix,
+                limit: 10,
+                password: None,
+            });
+        }
+        let reflector = reflector.reflecting(CLUSTER).restarting_within(120);
+        let reflector = reflector.monitored(SINGLE_MEDIUM);
+        let mut reflectors = vec![];
+        for number in [1, 2] {
+            let site = ground.site(number).await.expect("a host");
+            let bfd = Bfd::start(&site).expect("started");
+            reflectors.push((bfd, start(Kind::Reflector, site, &reflector).await));
+        }
+        let mut clients = vec![];
+        for number in [3, 4] {
+            let site = site(&ground, number).await;
+            let bfd = Bfd::start(&site).expect("started");
+            let own = client_of_both(number, SINGLE_MEDIUM);
+            clients.push((bfd, start(Kind::Client, site, &own).await));
+        }
+        for (bfd, client) in &clients {
+            bfd.has_up(4).await;
+            client.is_up().await;
+            learns(client, 2).await;
+        }
+        let flows = Flows::start(&clients[0].1.site.host, 3, &[4]).await;
+        for number in [1, 2] {
+            ground.cut(number).await.expect("cut");
+        }
+        for (bfd, client) in &clients {
+            bfd.has_failed(4).await;
+            let ended = until(BOUND, "the end of all sessions", async || {
+                let neighbors = client.neighbors().await.neighbors;
+                let is_up = neighbors.iter().any(|one| one.state == "Established");
+                Ok::<_, Error>(match is_up {
+                    true => Err(format!("{neighbors:?}")),
+                    false => Ok(()),
+                })
+            });
+            ended.await.unwrap_or_else(|error| panic!("{error}"));
+        }
+        for (_, client) in &clients {
+            stay(client, 2).await;
+        }
+        flows.lose_nothing(&clients[0].1.log_tail()).await;
+    });
+}
+
 /// BIRD on host 2 has a session over each IP version with a client on host 1, which cuts it off.
 async fn with_bird(ground: &Ground, bfd: &'static str, is_single: bool) {
     let one = ground.site(1).await.expect("a host");
@@ -182,87 +255,21 @@ pub(crate) fn one_hop(number: u8, bfd: &'static str) -> Setup {
     setup
 }
 
-/// BIRD computes these times anew for each answer, from two clocks, so that they differ by a millisecond. A session
-/// that has failed is up again at least its detection time later, which is 0.9 s or more here.
-const SINCE_ERROR: i64 = 500;
-
-/// Since when the sessions of BIRD with BFD are up, in milliseconds of the day, in their order.
-#[derive(Debug)]
-pub(crate) struct UpSince(Vec<i64>);
-
-impl PartialEq for UpSince {
-    fn eq(&self, other: &Self) -> bool {
-        let pairs = self.0.iter().zip(&other.0);
-        self.0.len() == other.0.len()
-            && pairs
-                .into_iter()
-                .all(|(one, two)| (one - two).abs() < SINCE_ERROR)
-    }
-}
-
-/// Returns since when the sessions of BIRD with BFD are up.
-pub(crate) async fn up_since(bird: &Speaker) -> UpSince {
-    let shown = bird.command("show bfd sessions").await.expect("an answer");
-    let rows = shown.lines().map(|line| line.split_whitespace().collect());
-    let rows = rows.filter(|row: &Vec<&str>| row.get(2) == Some(&"Up"));
-    let since: Vec<i64> = rows.map(|row| milliseconds(row[3])).collect();
-    assert_eq!(since.len(), 2, "{shown}");
-    UpSince(since)
-}
-
-/// Reads a time of BIRD, `11:52:56.420`.
-fn milliseconds(time: &str) -> i64 {
-    let digits = time.split([':', '.']);
-    let [hours, minutes, seconds, rest] = digits
-        .map(|part| part.parse::<i64>().expect("digits"))
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap_or_else(|_| panic!("{time} is no time of BIRD"));
-    ((hours * 60 + minutes) * 60 + seconds) * 1000 + rest
-}
-
-// Promise: as bfd-daemon killed_process_is_not_noticed_by_the_neighbor
-/// With `CAMBRIC_SOAK`, 100 kills at 3 x 300 ms; otherwise few with a detection time of 30 s.
+// Promise (BGP): A neighbor without the C bit that is killed restarts: its routes stay, also BIRD's.
+/// BFD of BIRD ends with BGP, and its connections end before the detection time does. From then on nothing
+/// distinguishes a restart from a dead host, so its routes stay for the restart time.
 #[test]
-fn killed_cambric_bfd_is_not_noticed_by_bird() {
-    in_ground(&[Kind::Bird], "bfd-kept", async |ground| {
-        let (kills, values) = match std::env::var_os("CAMBRIC_SOAK") {
-            Some(_) => (100, SINGLE),
-            None => (5, SINGLE_PATIENT),
-        };
-        let (one, process, bird) = kept_with_bird(&ground, values).await;
-        let since = up_since(&bird).await;
-        for _ in 0..kills {
-            let former = process.signal(Signal::SIGKILL).await;
-            process.is_another(former).await;
-            assert_eq!(up_since(&bird).await, since);
-        }
-        // An upgrade: the process hands over.
-        let former = process.signal(Signal::SIGTERM).await;
-        process.is_another(former).await;
-        for session in process.has_up(2).await {
-            assert_eq!(session.downs, 0, "{session:?}");
-        }
-        assert_eq!(up_since(&bird).await, since);
-        learns(&one, 2).await;
-        println!("BIRD has not noticed {kills} kills");
-    });
-}
-
-#[test]
-fn both_daemons_are_killed_and_bird_notices_one() {
-    in_ground(&[Kind::Bird], "bfd-both", async |ground| {
-        let (mut one, process, bird) = kept_with_bird(&ground, SINGLE_PATIENT).await;
-        let since = up_since(&bird).await;
-        let former = process.signal(Signal::SIGKILL).await;
-        one.kill().await.expect("killed");
-        process.is_another(former).await;
-        let again = one_hop(2, SINGLE_PATIENT);
-        let one = one.start_again(&again).await.expect("started");
-        one.is_up().await;
-        learns(&one, 2).await;
-        process.has_up(2).await;
-        assert_eq!(up_since(&bird).await, since);
+fn killed_bird_keeps_its_routes_for_the_restart_time() {
+    in_ground(&[Kind::Bird], "bfd-bird-kill", async |ground| {
+        let (one, process, mut bird) = kept_with_bird(&ground, SINGLE_MEDIUM).await;
+        let sessions = process.has_up(2).await;
+        let is_independent = sessions.iter().any(|one| one.remote_independent);
+        assert!(!is_independent, "{sessions:?}");
+        bird.kill().await.expect("killed");
+        process.has_failed(2).await;
+        stay(&one, 2).await;
+        ground.cut(2).await.expect("cut");
+        stay(&one, 2).await;
     });
 }
 
@@ -333,16 +340,7 @@ async fn dies_while_bgp_is_away(
     installed.await.expect("the routes");
     one.kill().await.expect("killed");
     ground.cut(2).await.expect("cut");
-    let failed = until(BOUND, "failed sessions", async || {
-        let sessions = process.sessions().await.unwrap_or_default();
-        let all = !sessions.is_empty() && sessions.iter().all(|one| one.state != "Up");
-        Ok::<_, Error>(if all {
-            Ok(())
-        } else {
-            Err(format!("{sessions:?}"))
-        })
-    });
-    failed.await.expect("all sessions");
+    process.has_failed(routes_of_two.len()).await;
     assert!(has_routes(&process.routes().await), "kept for the restart");
 }
 

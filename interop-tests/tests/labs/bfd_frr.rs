@@ -1,38 +1,20 @@
 //! BFD with FRR's bfdd: over one hop and several, and its death with and without the C bit.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use interop_tests::{Bfd, FrrBfd, Ground, Kind, Setup, Site, Speaker, in_ground};
-use netns_lab::{Error, until};
 
-/// Much less than the hold time of FRR, 180 s.
-const BOUND: Duration = Duration::from_secs(45);
-
-/// How long routes are watched that must stay: much longer than the detection time of 0.9 s after bfdd.
-const WATCH: Duration = Duration::from_secs(4);
+use crate::bfd::{SINGLE, learns, stay};
 
 /// The autonomous system of FRR: its bgpd takes a single hop for external peers of its own network.
 pub(crate) const FRR_AS: u32 = 64600;
 
-const SINGLE: &str = "{ mode = \"single-hop\" }";
 const MULTI: &str = "{ mode = \"multihop\" }";
 
 fn with_frr(name: &str, test: impl AsyncFnOnce(Ground)) {
     if FrrBfd::is_installed() {
         in_ground(&[Kind::Frr], name, test);
     }
-}
-
-async fn learns(speaker: &Speaker, count: usize) {
-    let waited = until(BOUND, "routes", async || {
-        Ok::<_, Error>(match speaker.learned().await {
-            Ok(table) if table.len() == count => Ok(()),
-            Ok(table) => Err(format!("{table:?}")),
-            Err(silent) => Err(silent),
-        })
-    });
-    waited.await.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// A client with `cambric-bfd` on host 1, and FRR with bfdd on host 2.
@@ -118,17 +100,8 @@ async fn killed(ground: &Ground, frr: Setup) -> Pair {
 fn killed_frr_without_the_c_bit_keeps_its_routes() {
     with_frr("bfdd-kill", async |ground| {
         let pair = killed(&ground, Setup::of(FRR_AS)).await;
-        let down = until(BOUND, "failed sessions", async || {
-            let sessions = pair.bfd.sessions().await.unwrap_or_default();
-            let down = sessions.iter().filter(|one| one.state != "Up").count();
-            Ok::<_, Error>(match down {
-                2 => Ok(()),
-                _ => Err(format!("{sessions:?}")),
-            })
-        });
-        down.await.expect("both sessions");
-        tokio::time::sleep(WATCH).await;
-        learns(&pair.one, 2).await;
+        pair.bfd.has_failed(2).await;
+        stay(&pair.one, 2).await;
     });
 }
 

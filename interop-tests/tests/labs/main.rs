@@ -32,3 +32,4 @@ mod secrets;
 mod sent_limit;
 mod session_keys;
 mod takeover;
+mod workloads;
