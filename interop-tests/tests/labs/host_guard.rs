@@ -14,7 +14,7 @@ use daemon_common::client::call;
 use daemon_common::report::Status;
 use daemon_common::{Command, Reply};
 use interop_tests::sender::Opening;
-use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground, own};
+use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, Store, in_ground, own};
 use netns_lab::{Host, Process, Program, VethEnd};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
@@ -26,10 +26,12 @@ const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const IPV4: &[&str] = &["ipv4-unicast"];
 const IPV6: &[&str] = &["ipv6-unicast"];
 /// The attacking user.
-const STRANGER: u32 = 65534;
+pub(crate) const STRANGER: u32 = 65534;
 /// The addresses of the workload.
 const POD: Ipv4Addr = Ipv4Addr::new(10, 65, 2, 9);
 const POD_V6: Ipv6Addr = Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, 9);
+/// The key of Felix that permits the workload what the guard forbids.
+pub(crate) const EXCEPTIONS: &str = "control_port_exceptions = [\"10.65.2.9\", \"fd65::9\"]\n";
 /// How long an attack is tried that must not succeed.
 const IN_VAIN: Duration = Duration::from_millis(1500);
 
@@ -148,7 +150,7 @@ fn listen(site: &Site, at: IpAddr, within: Duration) -> (usize, bool) {
 }
 
 /// Runs `cambric guard` in a host.
-async fn cambric_guard(site: &Site, words: &[&str]) -> (bool, String) {
+pub(crate) async fn cambric_guard(site: &Site, words: &[&str]) -> (bool, String) {
     let program = Program::new(own("cambric"))
         .arg("guard")
         .args(words.iter().copied());
@@ -373,8 +375,30 @@ fn guard_of(status: &Status) -> String {
     guard.map(|fact| fact.value.clone()).unwrap_or_default()
 }
 
+/// Serves a datastore with the nodes and the endpoint of the workload, in masqueraded pools.
+pub(crate) async fn store_of_workload(ground: &Ground) -> Store {
+    let store = ground.store().await.expect("a store");
+    for (name, cidr) in [("pool-v4", "10.65.0.0/16"), ("pool-v6", "fd65::/64")] {
+        let text = format!(r#"{{"spec":{{"cidr":"{cidr}","natOutgoing":true}}}}"#);
+        store.put("ippools", name, &text).await;
+    }
+    for number in 1..4 {
+        store.node(number, "").await;
+    }
+    // Else this action would close the host to workloads without the guard.
+    let accept = r#"{"spec":{"defaultEndpointToHostAction":"Accept"}}"#;
+    store.put("felixconfigurations", "default", accept).await;
+    let endpoint = r#"{"spec":{"orchestrator":"k8s","node":"h2","workload":"web","pod":"web",
+        "endpoint":"eth0","interfaceName":"cali1","ipNetworks":["10.65.2.9/32","fd65::9/128"],
+        "profiles":["projectcalico-default-allow"]}}"#;
+    store
+        .put("workloadendpoints", "ns/h2-k8s-web-eth0", endpoint)
+        .await;
+    store
+}
+
 /// Makes a workload of a host, in a masqueraded pool: the fabric sees its host's address.
-async fn workload(ground: &Ground, site: &Site) -> Host {
+pub(crate) async fn workload(ground: &Ground, site: &Site) -> Host {
     let pod = ground.host("pod").await.expect("a host");
     let end = |host, name| VethEnd {
         host,
@@ -403,7 +427,7 @@ async fn workload(ground: &Ground, site: &Site) -> Host {
     pod
 }
 
-fn felix(site: &Site, keys: &str) -> Process {
+pub(crate) fn felix(site: &Site, keys: &str) -> Process {
     let control = site.host.directory().join("felix.sock");
     let text = format!(
         "{keys}hostname = \"h2\"\ncontrol = {control:?}\n[datastore]\n\
@@ -414,35 +438,33 @@ fn felix(site: &Site, keys: &str) -> Process {
     site.host.spawn("felix", &program).expect("Felix")
 }
 
+/// Starts Felix, and waits until its table has no exception for the workload.
+pub(crate) async fn felix_without_exceptions(site: &Site) -> Process {
+    let agent = felix(site, "");
+    let closed = netns_lab::until(PATIENCE, "no exception", async || {
+        let list = ["list", "table", "inet", "cambric-felix"];
+        let nft = Program::new("nft").args(list);
+        let (_, text) = site.host.output(&nft).await?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let has = text.contains("workload-guard") && !exceptions(&text).contains("10.65.2.9");
+        Ok::<_, netns_lab::Error>(has.then_some(()).ok_or(text))
+    });
+    closed.await.unwrap_or_else(|error| panic!("{error}"));
+    agent
+}
+
 /// A workload cannot reach the BGP port of any reflector, of any mesh node, or of its own host,
 /// although NAT gives it its host's address. Its own host even has it as a neighbor. With an
 /// exception for it, it can: the attack is real.
 #[test]
 fn workload_never_speaks_bgp_as_its_host() {
     in_ground(&[], "a workload behind NAT", async |ground| {
-        let store = ground.store().await.expect("a store");
-        for (name, cidr) in [("pool-v4", "10.65.0.0/16"), ("pool-v6", "fd65::/64")] {
-            let text = format!(r#"{{"spec":{{"cidr":"{cidr}","natOutgoing":true}}}}"#);
-            store.put("ippools", name, &text).await;
-        }
-        for number in 1..4 {
-            store.node(number, "").await;
-        }
-        // Else this action would close the host to workloads without the guard.
-        let accept = r#"{"spec":{"defaultEndpointToHostAction":"Accept"}}"#;
-        store.put("felixconfigurations", "default", accept).await;
-        let endpoint = r#"{"spec":{"orchestrator":"k8s","node":"h2","workload":"web","pod":"web",
-            "endpoint":"eth0","interfaceName":"cali1","ipNetworks":["10.65.2.9/32","fd65::9/128"],
-            "profiles":["projectcalico-default-allow"]}}"#;
-        store
-            .put("workloadendpoints", "ns/h2-k8s-web-eth0", endpoint)
-            .await;
+        let _store = store_of_workload(&ground).await;
         let (reflector, node) = (attacked(&ground, 1).await, attacked(&ground, 3).await);
         let site = ground.site(2).await.expect("a host");
         let pod = workload(&ground, &site).await;
 
-        let open = "control_port_exceptions = [\"10.65.2.9\", \"fd65::9\"]\n";
-        let mut agent = felix(&site, open);
+        let mut agent = felix(&site, EXCEPTIONS);
         for to in targets() {
             dial_until_accepted(&pod, Site::v4(2), to).await;
         }
@@ -451,16 +473,7 @@ fn workload_never_speaks_bgp_as_its_host() {
             dial_until_accepted(&pod, POD, to).await;
         }
         agent.kill().await.expect("killed");
-        let _agent = felix(&client.site, "");
-        let closed = netns_lab::until(PATIENCE, "no exception", async || {
-            let list = ["list", "table", "inet", "cambric-felix"];
-            let nft = Program::new("nft").args(list);
-            let (_, text) = client.site.host.output(&nft).await?;
-            let text = String::from_utf8_lossy(&text).into_owned();
-            let has = text.contains("workload-guard") && !exceptions(&text).contains("10.65.2.9");
-            Ok::<_, netns_lab::Error>(has.then_some(()).ok_or(text))
-        });
-        closed.await.unwrap_or_else(|error| panic!("{error}"));
+        let _agent = felix_without_exceptions(&client.site).await;
         let before = (sessions(&reflector).await, sessions(&node).await);
         for to in targets() {
             let dialed = dial_as(&pod, Site::v4(2), to, IN_VAIN);

@@ -7,6 +7,7 @@ mod add_path;
 mod admission;
 mod attributes;
 mod bfd;
+mod bfd_attacks;
 mod bfd_frr;
 mod bfd_restart;
 mod classic;
