@@ -134,7 +134,7 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
             let _ = writeln!(text, "graceful_restart = {seconds}");
         }
         if let Some(seconds) = setup.long_lived_s {
-            text.push_str(&long_lived(seconds));
+            text.push_str(&long_lived(&families, seconds));
         }
         if let Some(bfd) = setup.bfd {
             let _ = writeln!(text, "bfd = {bfd}");
@@ -158,8 +158,13 @@ fn kernel(setup: &Setup) -> String {
     IMPORT.replace("[kernel]\n", &keys)
 }
 
-fn long_lived(seconds: u32) -> String {
-    format!("long_lived_stale_time = {{ ipv4-unicast = {seconds} }}\n")
+/// Returns the line with the long-lived stale time of these families.
+fn long_lived(families: &[&str], seconds: u32) -> String {
+    let each = families
+        .iter()
+        .map(|family| format!("{family} = {seconds}"));
+    let each: Vec<String> = each.collect();
+    format!("long_lived_stale_time = {{ {} }}\n", each.join(", "))
 }
 
 fn section(setup: &Setup, neighbor: &Neighbor) -> String {
@@ -179,7 +184,7 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
         let _ = writeln!(text, "graceful_restart = {seconds}");
     }
     if let Some(seconds) = setup.long_lived_s {
-        text.push_str(&long_lived(seconds));
+        text.push_str(&long_lived(&neighbor.family_names(), seconds));
     }
     if !setup.graceful_restart {
         text.push_str("graceful_restart = false\n");

@@ -28,7 +28,7 @@ pub struct Setup {
     /// The restart time in seconds for which its neighbors are to retain its routes, if it is to
     /// restart gracefully (RFC 4724): Cambric's programs, BIRD, GoBGP and FRR.
     pub restart_time_s: Option<u16>,
-    /// The long-lived stale time of IPv4 in seconds, if it has long-lived graceful restart (RFC 9494):
+    /// The long-lived stale time in seconds, of all families, if it has long-lived graceful restart (RFC 9494):
     /// Cambric's programs, BIRD, FRR and GoBGP.
     pub long_lived_s: Option<u32>,
     /// Whether this start is a graceful restart: BIRD and GoBGP need an option for it.
@@ -272,7 +272,7 @@ impl Setup {
         self
     }
 
-    /// Sets the long-lived stale time of IPv4.
+    /// Sets the long-lived stale time.
     #[must_use]
     pub const fn stale_within(mut self, seconds: u32) -> Self {
         self.long_lived_s = Some(seconds);
