@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calico_model::IpamKey;
+use calico_model::{AffinityOwner, IpamKey};
 use calico_store::Revision;
 
 use crate::assign::{around, given_changes};
@@ -29,7 +29,7 @@ pub struct AddressRequest<'a> {
 impl Ipam<'_> {
     /// Assigns a specific address: from the existing block that contains it, whatever the affinity
     /// of that block, or from a new block with affinity to the host. With strict affinity, only
-    /// from a block with affinity to the host.
+    /// from a block with affinity to the host. A block of a virtual owner serves only this owner.
     ///
     /// Neither a reservation nor the limit of blocks per host prevents the assignment of a specific
     /// address. If the address is already allocated, the error is [`IpamError::Taken`]; if the
@@ -64,7 +64,8 @@ impl Ipam<'_> {
                 }
             };
             let (config, owner) = (seen.config()?, block.owner());
-            if config.strict_affinity && owner.as_ref() != Some(&host) {
+            let is_virtual = matches!(owner, Some(AffinityOwner::Virtual(_)));
+            if (config.strict_affinity || is_virtual) && owner.as_ref() != Some(&host) {
                 let owner = owner.map(|owner| owner.to_string());
                 return Err(IpamError::Strict { address, owner });
             }

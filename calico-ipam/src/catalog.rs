@@ -1,13 +1,14 @@
 //! The stored pools and reservations.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use calico_model::{IpPoolSpec, IpReservationSpec, Kind, ParseError, Resource, Spec};
 use calico_store::KeyRange;
 use ipnet::IpNet;
 
 use crate::error::IpamError;
-use crate::pools::Pool;
+use crate::pools::{Pool, is_for_workloads};
 use crate::store::Ipam;
 
 /// Every pool and every reservation.
@@ -43,22 +44,49 @@ impl Pools {
         Pool::for_workload(specs, ipv6, node, namespace)
     }
 
-    /// Returns the pool of this name, or of this range, if it is enabled. The node selector,
-    /// namespace selector and allowed uses of a pool do not apply when it is named.
+    /// Returns the pool of this name, or of this range, for a workload. It must be enabled, and its
+    /// allowed uses must contain workloads. As in Calico, the node selector, the namespace selector
+    /// and the assignment mode of a pool do not apply when it is named.
     pub fn named(&self, word: &str) -> Result<Pool, IpamError> {
         let range: Option<IpNet> = word.parse().ok();
-        let mut enabled = self.all.iter().filter(|pool| !pool.spec.disabled);
-        let found = enabled.find_map(|named| {
-            let pool = Pool::of(&named.spec)?;
-            (named.name == word || range == Some(pool.cidr)).then_some(pool)
-        });
-        found.ok_or_else(|| IpamError::UnknownPool(word.to_owned()))
+        let found = self
+            .usable()
+            .find(|(named, pool)| named.name == word || range == Some(pool.cidr));
+        let (named, pool) = found.ok_or_else(|| IpamError::UnknownPool(word.to_owned()))?;
+        named.workloads_allowed()?;
+        Ok(pool)
     }
 
-    /// Returns all pools from which specific addresses may be assigned.
+    /// Returns the pools from which a workload may get these specific addresses. A pool with other
+    /// uses that contains one of them is an error.
+    pub fn for_addresses(&self, addresses: &[IpAddr]) -> Result<Vec<Pool>, IpamError> {
+        let has_one = |pool: &Pool| addresses.iter().any(|address| pool.cidr.contains(address));
+        let containing = self.usable().filter(|(_, pool)| has_one(pool));
+        containing
+            .map(|(named, pool)| named.workloads_allowed().map(|()| pool))
+            .collect()
+    }
+
+    /// Returns all enabled pools.
     pub fn enabled(&self) -> Vec<Pool> {
+        self.usable().map(|(_, pool)| pool).collect()
+    }
+
+    fn usable(&self) -> impl Iterator<Item = (&NamedPool, Pool)> {
         let enabled = self.all.iter().filter(|pool| !pool.spec.disabled);
-        enabled.filter_map(|pool| Pool::of(&pool.spec)).collect()
+        enabled.filter_map(|pool| Some((pool, Pool::of(&pool.spec)?)))
+    }
+}
+
+impl NamedPool {
+    fn workloads_allowed(&self) -> Result<(), IpamError> {
+        match is_for_workloads(&self.spec) {
+            true => Ok(()),
+            false => Err(IpamError::OtherUse {
+                pool: self.name.clone(),
+                uses: self.spec.allowed_uses.join(", "),
+            }),
+        }
     }
 }
 

@@ -42,6 +42,14 @@ pub enum IpamError {
     /// No enabled pool has this name or range.
     #[error("no pool that is enabled has the name or range \"{0}\"")]
     UnknownPool(String),
+    /// The allowed uses of the pool do not contain workloads.
+    #[error("pool {pool} is not for workloads: its allowedUses are {uses}")]
+    OtherUse {
+        /// Its name.
+        pool: String,
+        /// Its allowed uses, separated by commas.
+        uses: String,
+    },
     /// The host has reached its maximum number of blocks.
     #[error("host {host} has {blocks} blocks, as many as it may have, and they are full")]
     BlockLimit {
@@ -69,7 +77,8 @@ pub enum IpamError {
         /// The handle of the allocation; `None` while the address cools down.
         handle: Option<String>,
     },
-    /// The address is in a block of another host, and strict affinity is configured.
+    /// The address is in a block of another host, and strict affinity is configured; or in a block
+    /// of a virtual owner, such as load balancers.
     #[error("{address} is in a block of {}, and hosts keep to their own", owner.as_deref().unwrap_or("nobody"))]
     Strict {
         /// The address.

@@ -47,10 +47,9 @@ impl Pool {
         pools
             .into_iter()
             .filter(|spec| {
-                let uses = &spec.allowed_uses;
                 !spec.disabled
                     && matches!(spec.assignment_mode.as_str(), "" | "Automatic")
-                    && (uses.is_empty() || uses.iter().any(|allowed| allowed == "Workload"))
+                    && is_for_workloads(spec)
                     && selects(&spec.node_selector, Some(node))
                     && selects(&spec.namespace_selector, namespace)
             })
@@ -58,6 +57,12 @@ impl Pool {
             .filter(|pool| pool.cidr.addr().is_ipv6() == ipv6)
             .collect()
     }
+}
+
+/// Returns whether the allowed uses of a pool contain workloads, as they do by default.
+pub(crate) fn is_for_workloads(spec: &IpPoolSpec) -> bool {
+    let uses = &spec.allowed_uses;
+    uses.is_empty() || uses.iter().any(|allowed| allowed == "Workload")
 }
 
 /// Returns each block of a pool once, starting at a position derived from the host's name: hosts

@@ -86,6 +86,13 @@ impl Failure {
         self
     }
 
+    /// Returns the same failure with the place of its cause before the message.
+    #[must_use]
+    pub fn at(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
     /// Returns the JSON error for standard output, in this version of the specification.
     pub fn json(&self, version: &str) -> Value {
         let mut json = json!({"cniVersion": version, "code": self.code, "msg": self.message});

@@ -227,6 +227,18 @@ async fn pools_are_found_by_name_or_range_with_reservations() {
         assert!(pools.named(word).is_err(), "{word}");
     }
     assert_eq!(pools.enabled(), [a, b]);
+    let balanced = json!({"cidr": "192.0.2.0/24", "allowedUses": ["LoadBalancer", "Tunnel"]});
+    put("ippools/e", spec("e", balanced)).await;
+    let pools = ipam.pools().await.unwrap();
+    let text = "pool e is not for workloads: its allowedUses are LoadBalancer, Tunnel";
+    for word in ["e", "192.0.2.0/24"] {
+        assert_eq!(pools.named(word).unwrap_err().to_string(), text);
+    }
+    let at = |text: &str| text.parse::<IpAddr>().unwrap();
+    let mixed = pools.for_addresses(&[at("10.65.3.3"), at("192.0.2.7")]);
+    assert_eq!(mixed.unwrap_err().to_string(), text);
+    let usable = pools.for_addresses(&[at("fd65::3"), at("10.65.3.3"), at("10.66.0.1")]);
+    assert_eq!(usable.unwrap(), [a, b]);
     let none = Default::default();
     assert_eq!(pools.for_workload(false, &none, None), [a]);
     assert_eq!(pools.for_workload(true, &none, None), []);
@@ -281,4 +293,20 @@ async fn virtual_owner_has_blocks_of_its_own() {
     assert!(matches!(given, Err(IpamError::UsedUp { assigned: 56, .. })));
     let released = balancers.release_handle("lb-1").await.expect("released");
     assert_eq!(released.len(), 200);
+    // Neither does a host get a specific free address of such a block.
+    let given = balancers
+        .assign(&request("load-balancer", &taker, 1))
+        .await
+        .expect("an address");
+    let block = pool.block_of(given[0].address).expect("a block");
+    let address = block.hosts().find(|address| *address != given[0].address);
+    let request = AddressRequest {
+        host: "node1",
+        taker: &host,
+        address: address.expect("a free address"),
+        pools: std::slice::from_ref(&pool),
+    };
+    let refused = ipam.assign_address(&request).await;
+    let is_refused = matches!(refused, Err(IpamError::Strict { .. }));
+    assert!(is_refused, "{refused:?}");
 }

@@ -239,9 +239,10 @@ fn plan(
     node: &BTreeMap<String, String>,
     namespace: &BTreeMap<String, String>,
 ) -> Result<Plan, Failure> {
-    let named = named(site, request, facts)?;
+    let (place, named) = named(site, request, facts)?;
     if !named.is_empty() {
-        return Ok(Plan::Named(named, pools.enabled()));
+        let usable = pools.for_addresses(&named).map_err(Failure::from);
+        return Ok(Plan::Named(named, usable.map_err(|error| error.at(place))?));
     }
     let config = &site.config.ipam;
     let mut families = Vec::new();
@@ -254,12 +255,18 @@ fn plan(
         if !wanted {
             continue;
         }
+        let place = match (asked.is_some(), ipv6) {
+            (true, false) => "annotation ipv4pools",
+            (true, true) => "annotation ipv6pools",
+            (false, false) => "ipam.ipv4_pools",
+            (false, true) => "ipam.ipv6_pools",
+        };
         let words = asked.as_ref().unwrap_or(given);
         let chosen = match words.is_empty() {
             true => pools.for_workload(ipv6, node, Some(namespace)),
             false => words
                 .iter()
-                .map(|word| pool(pools, word, ipv6))
+                .map(|word| pool(pools, word, ipv6).map_err(|error| error.at(place)))
                 .collect::<Result<_, _>>()?,
         };
         families.push(chosen);
@@ -278,18 +285,23 @@ pub(crate) fn pool(pools: &Pools, word: &str, ipv6: bool) -> Result<Pool, Failur
     Ok(pool)
 }
 
-/// Returns the specific addresses requested by the runtime or by the pod.
-fn named(site: &Site<'_>, request: &Request, facts: &Facts) -> Result<Vec<IpAddr>, Failure> {
+/// Returns the specific addresses requested by the runtime or by the pod, and where they are requested.
+fn named(
+    site: &Site<'_>,
+    request: &Request,
+    facts: &Facts,
+) -> Result<(&'static str, Vec<IpAddr>), Failure> {
     if let Some(ips) = site.config.runtime.get("ips").and_then(Value::as_array) {
+        let place = "runtimeConfig.ips";
         let words = ips.iter().map(|ip| ip.as_str().unwrap_or_default());
-        return words
-            .map(|word| address("runtimeConfig.ips", word))
-            .collect();
+        let addresses = words.map(|word| address(place, word));
+        return Ok((place, addresses.collect::<Result<_, _>>()?));
     }
     if let Some(word) = request.args.get("IP") {
-        return Ok(vec![address("CNI_ARGS: IP", word)?]);
+        let place = "CNI_ARGS: IP";
+        return Ok((place, vec![address(place, word)?]));
     }
-    Ok(facts.request.addresses.clone())
+    Ok(("annotation ipAddrs", facts.request.addresses.clone()))
 }
 
 /// Parses an address, with or without a prefix length.

@@ -118,6 +118,65 @@ fn pools_and_families_follow_configuration_and_pod() {
     });
 }
 
+// Promise (Workloads): A pod gets no address of a pool that is not for workloads, such as that of load
+// balancers: neither by the name of the pool nor by that of the address.
+#[test]
+fn pools_with_other_uses_give_no_address_to_pods() {
+    on_a_host("cni and pools of others", async |fabric, node| {
+        for (name, cidr) in [
+            ("balanced-v4", "192.0.2.0/24"),
+            ("balanced-v6", "fd92::/64"),
+        ] {
+            let spec = json!({"cidr": cidr, "allowedUses": ["LoadBalancer"]});
+            fabric.create("IPPool", name, spec).await;
+        }
+        let both = r#"["10.65.3.3", "fd92::7"]"#;
+        let plain = config(&node, json!({}), &[]);
+        let mut by_capability = plain.clone();
+        by_capability["runtimeConfig"]["ips"] = json!(["192.0.2.7/32"]);
+        let by_name = json!({"ipv4_pools": ["balanced-v4"]});
+        let six = json!({"assign_ipv6": "true"});
+        let in_4 = r#"["10.65.0.0/16", "192.0.2.0/24"]"#;
+        for (args, config, place, pool) in [
+            (
+                "",
+                config(&node, json!({}), &[("ipAddrs", both)]),
+                "annotation ipAddrs",
+                "balanced-v6",
+            ),
+            (
+                "",
+                config(&node, json!({}), &[("ipv4pools", in_4)]),
+                "annotation ipv4pools",
+                "balanced-v4",
+            ),
+            (
+                "",
+                config(&node, six, &[("ipv6pools", r#"["balanced-v6"]"#)]),
+                "annotation ipv6pools",
+                "balanced-v6",
+            ),
+            (
+                "",
+                config(&node, by_name, &[]),
+                "ipam.ipv4_pools",
+                "balanced-v4",
+            ),
+            ("", by_capability, "runtimeConfig.ips", "balanced-v4"),
+            ("IP=192.0.2.7", plain, "CNI_ARGS: IP", "balanced-v4"),
+        ] {
+            let mut container = Container::bare(ID);
+            container.args = args.to_owned();
+            let failed = node.asks("ADD", &container, &config).await.unwrap_err();
+            let words = format!("{place}: pool {pool} is not for workloads");
+            let message = failed["msg"].as_str().unwrap();
+            assert!(message.contains(&words), "{message}");
+            assert_eq!(failed["code"], 100);
+            assert_eq!(fabric.left().await, [""; 0]);
+        }
+    });
+}
+
 #[test]
 fn addresses_follow_runtime_and_pod() {
     on_a_host("cni and addresses by name", async |fabric, node| {
