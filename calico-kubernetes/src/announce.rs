@@ -41,6 +41,13 @@ impl ServiceRanges {
         self.cluster.is_empty() && self.external.is_empty() && self.load_balancer.is_empty()
     }
 
+    /// Returns whether all nodes announce a range around an address.
+    pub fn has_range_around(&self, address: IpAddr) -> bool {
+        let sorts = [Sort::Cluster, Sort::External, Sort::LoadBalancer];
+        let mut listed = sorts.map(|sort| self.listed(sort, address)).into_iter();
+        listed.any(|listed| matches!(listed, Some(Listed::InRange(_))))
+    }
+
     fn of(&self, sort: Sort) -> &[IpNet] {
         match sort {
             Sort::Cluster => &self.cluster,

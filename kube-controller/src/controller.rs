@@ -89,6 +89,9 @@ pub struct Controller {
     pub(crate) held: Option<Held>,
     pub(crate) stored: Stored,
     pub(crate) routes: Routes,
+    /// Whether to look for routes that are left out, and not before when.
+    is_beyond_due: bool,
+    beyond_at: Instant,
     pub(crate) balancers: Balancers,
     writer: Writer,
     access: Access,
@@ -176,6 +179,8 @@ impl Controller {
             held: Some(Held::Incomplete),
             stored: Stored::default(),
             routes: Routes::default(),
+            is_beyond_due: false,
+            beyond_at: Instant::now(),
             balancers: Balancers::default(),
             writer: Writer::new(store, lead),
             election,
@@ -212,7 +217,9 @@ impl Controller {
         let others = [self.faults_at, self.incomplete_at].into_iter().flatten();
         let balancers = self.balancers.retry_at().filter(|at| *at > now);
         let pending = self.pending.report_at();
-        let until = retries.chain(others).chain(balancers).chain(pending).min();
+        let beyond = self.is_beyond_due.then_some(self.beyond_at).filter(ahead);
+        let until = retries.chain(others).chain(balancers);
+        let until = until.chain(pending).chain(beyond).min();
         let source = tokio::select! {
             Some(news) = self.news.recv() => Source::News(Box::new(news)),
             updates = self.follower.next() => Source::Updates(updates),

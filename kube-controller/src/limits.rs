@@ -119,8 +119,17 @@ pub const ROUTES_OF_NODE_MAX: usize = 4096;
 /// routes has at most twice as many; etcd accepts 1.5 MiB.
 pub const ROUTES_OCTETS_MAX: usize = 640 * 1024;
 
+/// The part of [`ROUTES_OCTETS_MAX`] that a short route uses: so [`ROUTES_OF_NODE_MAX`] routes use all.
+pub const ROUTE_COST_MIN: usize = ROUTES_OCTETS_MAX / ROUTES_OF_NODE_MAX;
+
+/// Routes of services of one namespace that one node announces.
+pub const ROUTES_OF_NAMESPACE_MAX: usize = ROUTES_OF_NODE_MAX / 4;
+
+/// Octets of the routes of one namespace that one node announces.
+pub const ROUTES_OCTETS_OF_NAMESPACE_MAX: usize = ROUTE_COST_MIN * ROUTES_OF_NAMESPACE_MAX;
+
+/// Time between two looks for routes that are left out.
+pub const BEYOND_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Services that the route to a shared address names; further ones have the address as well.
 pub const SERVICES_OF_ROUTE_MAX: usize = 16;
-
-/// Routes of a node that have less than [`ROUTES_OCTETS_MAX`] in any case.
-pub const ROUTES_SMALL: usize = 24;

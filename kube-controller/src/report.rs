@@ -9,7 +9,7 @@ use crate::config::{Config, DAEMON};
 use crate::controller::Controller;
 use crate::guard::CONFIRMED_KEY;
 use crate::kinds::Watched;
-use crate::limits::{NOTES_MAX, OBJECTS_OF_KIND_MAX, ROUTES_OF_NODE_MAX};
+use crate::limits::{NOTES_MAX, OBJECTS_OF_KIND_MAX, ROUTES_OF_NAMESPACE_MAX, ROUTES_OF_NODE_MAX};
 use crate::objects::Completeness;
 
 /// Returns the state in one line.
@@ -148,7 +148,8 @@ fn notes(controller: &Controller) -> Vec<String> {
     }
     for (node, beyond) in controller.routes.beyond().take(NOTES_MAX) {
         notes.push(format!(
-            "node {node}: {beyond} routes of services are left out: a node has at most {ROUTES_OF_NODE_MAX}"
+            "node {node}: {beyond} routes of services are left out: a node has at most {ROUTES_OF_NODE_MAX}, \
+             and {ROUTES_OF_NAMESPACE_MAX} of one namespace"
         ));
     }
     notes.extend(unannounced(controller).take(NOTES_MAX));

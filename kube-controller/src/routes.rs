@@ -1,6 +1,8 @@
 //! The routes of services of each node: an incremental computation over services, endpoints, nodes and
 //! the reports of Felix.
 
+mod share;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -15,11 +17,12 @@ use calico_model::{
 use calico_store::Revision;
 
 use crate::kinds::Watched;
-use crate::limits::{ROUTES_OCTETS_MAX, ROUTES_OF_NODE_MAX, ROUTES_SMALL, SERVICES_OF_ROUTE_MAX};
+use crate::limits::{ROUTES_OCTETS_OF_NAMESPACE_MAX, SERVICES_OF_ROUTE_MAX};
 use crate::object::{ObjectId, Wanted};
 use crate::objects::{Completeness, Objects};
 use crate::plan::Change;
 use crate::stored::{Stored, Value};
+use share::{Candidate, Chosen, choose, cost};
 
 /// The label of nodes that announce no services if its value is `true`.
 const EXCLUDED_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -65,6 +68,10 @@ pub struct Routes {
     is_all_changed: bool,
     /// Whether all were computed once.
     is_computed: bool,
+    /// The number of routes that are left out, by node.
+    beyond: BTreeMap<String, usize>,
+    /// The services of these routes.
+    left_out: BTreeSet<ServiceName>,
 }
 
 impl Routes {
@@ -258,29 +265,30 @@ impl Routes {
         all
     }
 
-    /// Returns the routes of a node, and the number of those beyond the limit.
-    fn of(&self, node: &str) -> (ServiceRoutes, usize) {
+    /// Returns the routes of a node within its limits.
+    fn of(&self, node: &str) -> Chosen<'_> {
         let none = ByAddress::new();
-        let own = self.by_node.get(node).unwrap_or(&none);
-        let addresses: BTreeSet<&IpAddr> = self.everywhere.keys().chain(own.keys()).collect();
-        let all = addresses.len();
-        let addresses = addresses.into_iter().take(ROUTES_OF_NODE_MAX);
-        let routes = addresses.map(|address| {
-            let services = [&self.everywhere, own].into_iter();
-            let services = services.filter_map(|all| all.get(address)).flatten();
-            self.route(*address, services.collect())
+        let own = self.by_node.get(node);
+        let is_own = |address: &IpAddr| own.is_some_and(|own| own.contains_key(address));
+        let addresses = self.everywhere.keys();
+        let addresses: BTreeSet<IpAddr> = addresses
+            .chain(own.unwrap_or(&none).keys())
+            .copied()
+            .collect();
+        let candidates = addresses.into_iter().map(|address| {
+            let services = [Some(&self.everywhere), own].into_iter().flatten();
+            let services = services.filter_map(|all| all.get(&address)).flatten();
+            let services: BTreeSet<&ServiceName> = services.collect();
+            Candidate {
+                route: self.route(address, &services),
+                services,
+                is_optional: !is_own(&address) && self.ranges.has_range_around(address),
+            }
         });
-        let mut octets = 0;
-        let fits = |route: &ServiceRoute| {
-            octets += serde_json::to_vec(route).map_or(0, |text| text.len() + 1);
-            octets <= ROUTES_OCTETS_MAX
-        };
-        let routes: Vec<_> = routes.take_while(fits).collect();
-        let beyond = all - routes.len();
-        (ServiceRoutes { routes }, beyond)
+        choose(candidates.collect())
     }
 
-    fn route(&self, address: IpAddr, services: BTreeSet<&ServiceName>) -> ServiceRoute {
+    fn route(&self, address: IpAddr, services: &BTreeSet<&ServiceName>) -> ServiceRoute {
         let attributes = services.iter().filter_map(|name| self.services.get(*name));
         let attributes: Vec<_> = attributes.map(|computed| &computed.attributes).collect();
         let is_restricted = attributes.iter().all(|one| !one.peers.is_empty());
@@ -292,7 +300,7 @@ impl Routes {
             med: attributes.iter().filter_map(|one| one.med).min(),
             peers: peers.into_iter().take(PEERS_MAX).collect(),
             services: services
-                .into_iter()
+                .iter()
                 .take(SERVICES_OF_ROUTE_MAX)
                 .map(ToString::to_string)
                 .collect(),
@@ -320,7 +328,9 @@ impl Routes {
             };
         };
         let mut next = match may {
-            true => self.of(&key.node).0,
+            true => ServiceRoutes {
+                routes: self.of(&key.node).routes,
+            },
             false => ServiceRoutes::default(),
         };
         let parsed = found.and_then(|found| ServiceRoutes::parse(&found.octets).ok());
@@ -354,18 +364,43 @@ impl Routes {
         all.map(|(name, computed)| (name, &computed.addresses))
     }
 
-    /// Returns the nodes with more routes than the limit, with the numbers of those left out.
-    pub fn beyond(&self) -> impl Iterator<Item = (&str, usize)> {
-        let all = self.nodes.iter().filter(|(_, may)| **may);
-        let all = all.map(|(node, _)| {
-            let own = self.by_node.get(node).map_or(0, BTreeMap::len);
+    /// Looks for routes that are left out. Returns the services for which that has changed.
+    pub fn look_beyond(&mut self) -> BTreeSet<ServiceName> {
+        let mut beyond = BTreeMap::new();
+        let mut left_out = BTreeSet::new();
+        let cost_of = |all: &ByAddress| {
+            let routes = all.iter();
+            let routes = routes.map(|(at, services)| self.route(*at, &services.iter().collect()));
+            routes.map(|route| cost(&route)).sum::<usize>()
+        };
+        let everywhere = cost_of(&self.everywhere);
+        for (node, _) in self.nodes().filter(|(_, may)| *may) {
+            let own = self.by_node.get(node).map_or(0, cost_of);
             // So few always fit.
-            match self.everywhere.len() + own > ROUTES_SMALL {
-                true => (node.as_str(), self.of(node).1),
-                false => (node.as_str(), 0),
+            if everywhere + own <= ROUTES_OCTETS_OF_NAMESPACE_MAX {
+                continue;
             }
-        });
-        all.filter(|(_, beyond)| *beyond > 0)
+            let chosen = self.of(node);
+            if chosen.beyond > 0 {
+                beyond.insert(node.to_owned(), chosen.beyond);
+                left_out.extend(chosen.left_out.into_iter().cloned());
+            }
+        }
+        let changed = left_out.symmetric_difference(&self.left_out).cloned();
+        let changed = changed.collect();
+        (self.beyond, self.left_out) = (beyond, left_out);
+        changed
+    }
+
+    /// Returns whether a node announces not all addresses of a service, because of its limits.
+    pub fn is_left_out(&self, service: &ServiceName) -> bool {
+        self.left_out.contains(service)
+    }
+
+    /// Returns the nodes with more routes than the limits, with the numbers of those left out.
+    pub fn beyond(&self) -> impl Iterator<Item = (&str, usize)> {
+        let all = self.beyond.iter();
+        all.map(|(node, beyond)| (node.as_str(), *beyond))
     }
 }
 

@@ -18,7 +18,8 @@ use crate::balancers::{Job, Settled, orphans, release, report, settle};
 use crate::guard::Held;
 use crate::kinds::Watched;
 use crate::limits::{
-    LOSSES_MAX, LOSSES_PERCENT_MAX, REMOVED_HANDLES_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN,
+    LOSSES_MAX, LOSSES_PERCENT_MAX, REMOVED_HANDLES_MAX, ROUTES_OF_NAMESPACE_MAX,
+    ROUTES_OF_NODE_MAX, WRITE_RETRY_MAX, WRITE_RETRY_MIN,
 };
 use crate::object::{Object, ObjectId, Wanted};
 use crate::objects::Completeness;
@@ -27,6 +28,7 @@ use kube_client::{Access, Failure, Server};
 /// The reasons in Events of services, in one word.
 const NOT_ASSIGNED: &str = "LoadBalancerAddressNotAssigned";
 const NOT_CONVERTED: &str = "ServiceFieldInvalid";
+const NOT_ANNOUNCED: &str = "ServiceRouteLeftOut";
 
 /// The state of load balancers.
 #[derive(Default)]
@@ -185,6 +187,16 @@ impl Controller {
         let object = self.objects.get(Watched::Service, &id)?;
         let fault = object.reports.first();
         let fault = fault.map(|report| format!("{}: {}", report.field, report.reason));
+        let fault = fault.map(|fault| (NOT_CONVERTED, fault)).or_else(|| {
+            let reason = || {
+                format!(
+                    "routes of this Service are left out: a node announces at most {ROUTES_OF_NODE_MAX} routes \
+                     of services, and at most {ROUTES_OF_NAMESPACE_MAX} of one namespace"
+                )
+            };
+            let is_left_out = self.routes.is_left_out(&service);
+            is_left_out.then(|| (NOT_ANNOUNCED, reason()))
+        });
         let balancer = balancer_of(object).filter(|balancer| !balancer.is_foreign);
         if balancer.is_none() && fault.is_none() {
             self.balancers.lacking.remove(&service);
@@ -204,7 +216,7 @@ impl Controller {
                 None => Settled::Done,
             };
             let (word, settled) = match (settled, fault) {
-                (Settled::Done, Some(fault)) => (NOT_CONVERTED, Settled::Lacking(fault)),
+                (Settled::Done, Some((word, fault))) => (word, Settled::Lacking(fault)),
                 (settled, _) => (NOT_ASSIGNED, settled),
             };
             let mut unreported = None;
@@ -294,7 +306,7 @@ impl Controller {
                     .insert(service.clone(), reason.clone());
                 if before.as_ref() != Some(&reason) {
                     emit(Event::KubernetesWriteFailed {
-                        resource: Text::new(format!("load balancer of Service {service}")),
+                        resource: Text::new(format!("Service {service}")),
                         reason: Text::new(&reason),
                     });
                 }

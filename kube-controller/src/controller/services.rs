@@ -1,8 +1,10 @@
 //! Services: their routes and members, and the plan of every key.
 
 use calico_model::{DEFAULT_CONFIGURATION, Kind, ServiceName, ServiceRoutesKey, SliceKey};
+use tokio::time::Instant;
 
 use super::Controller;
+use crate::limits::BEYOND_INTERVAL;
 use crate::plan::{Change, is_empty_record, plan_slice};
 use crate::target::Target;
 
@@ -56,10 +58,20 @@ impl Controller {
         }
     }
 
-    /// Computes routes of services, and marks the keys of the nodes concerned.
+    /// Computes routes of services, and marks the keys of the nodes concerned. Looks for those that are
+    /// left out at most every [`BEYOND_INTERVAL`]: that concerns all nodes.
     pub(super) fn compute_routes(&mut self) {
         let touched = self.routes.compute(&self.objects, &self.stored);
+        self.is_beyond_due |= !touched.is_empty();
         let keys = touched.into_iter().map(|node| ServiceRoutesKey { node });
         self.unchecked.extend(keys.map(Target::Routes));
+        let now = Instant::now();
+        if self.is_beyond_due && self.beyond_at <= now {
+            self.is_beyond_due = false;
+            self.beyond_at = now + BEYOND_INTERVAL;
+            for service in self.routes.look_beyond() {
+                self.balance(service);
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::limits::{ROUTES_OF_NAMESPACE_MAX, ROUTES_OF_NODE_MAX};
 use crate::object::Object;
 
 /// The objects and the datastore of two nodes with services, and the routes that follow.
@@ -322,25 +323,72 @@ fn key_of_a_removed_node_is_deleted() {
     assert_eq!(world.written("n1", None, false), None);
 }
 
+// Promise (Kubernetes): The Services of one namespace, however many, do not displace the routes of other
+// namespaces within their share.
 #[test]
-fn routes_beyond_the_limit_are_left_out_and_counted() {
+fn namespace_does_not_displace_the_routes_of_others() {
     let mut world = World::new();
-    let address = |at: usize| format!("203.0.{}.{}", at / 250, at % 250 + 1);
-    let services: Vec<Json> = (0..ROUTES_OF_NODE_MAX + 3)
-        .map(|at| {
-            let mut value = service(&format!("s{at}"), "Local");
-            value["spec"]["externalIPs"] = json!([address(at)]);
-            value
-        })
-        .collect();
-    let slices: Vec<Json> = (0..ROUTES_OF_NODE_MAX + 3)
-        .map(|at| slice(&format!("s{at}"), json!([endpoint("n1", "a")])))
-        .collect();
-    world.set_ranges("203.0.0.0/16");
+    let (mut services, mut slices) = (Vec::new(), Vec::new());
+    let mut add =
+        |namespace: &str, count: usize, third: usize, policy: &str, annotations: &Json| {
+            for at in 0..count {
+                let name = format!("s{at}");
+                let (mut one, mut of_one) = (
+                    service(&name, policy),
+                    slice(&name, json!([endpoint("n1", "a")])),
+                );
+                let address = format!("203.{third}.{}.{}", at / 250, at % 250 + 1);
+                one["spec"]["externalIPs"] = json!([address]);
+                one["metadata"]["annotations"] = annotations.clone();
+                for value in [&mut one, &mut of_one] {
+                    value["metadata"]["namespace"] = namespace.into();
+                }
+                services.push(one);
+                slices.push(of_one);
+            }
+        };
+    // Lower addresses than the others, and routes on all nodes by an annotation.
+    let med = json!({"cambric.io/bgp-med": "7"});
+    add("attacker", ROUTES_OF_NODE_MAX, 0, "Cluster", &med);
+    add("large", ROUTES_OF_NAMESPACE_MAX + 3, 1, "Local", &json!({}));
+    add("prod", 300, 2, "Local", &json!({}));
+    world.set_ranges("203.0.0.0/8");
     world.list(Watched::Service, &services);
     world.list(Watched::EndpointSlice, &slices);
     world.compute();
-    let routes = world.written("n1", None, false).expect("routes").routes;
-    assert_eq!(routes.len(), ROUTES_OF_NODE_MAX);
-    assert_eq!(world.routes.beyond().collect::<Vec<_>>(), [("n1", 3)]);
+    let of = |world: &World, node: &str, namespace: &str| {
+        let start = format!("{namespace}/");
+        let routes = world.of(node).into_iter();
+        let own = routes.filter(|(_, services)| services.starts_with(&start));
+        own.count()
+    };
+    for (namespace, on_1, on_2) in [
+        ("attacker", ROUTES_OF_NAMESPACE_MAX, ROUTES_OF_NAMESPACE_MAX),
+        ("large", ROUTES_OF_NAMESPACE_MAX, 0),
+        ("prod", 300, 0),
+    ] {
+        assert_eq!(of(&world, "n1", namespace), on_1, "{namespace}");
+        assert_eq!(of(&world, "n2", namespace), on_2, "{namespace}");
+    }
+    let further = ROUTES_OF_NODE_MAX - ROUTES_OF_NAMESPACE_MAX;
+    assert_eq!(world.routes.look_beyond().len(), further + 3);
+    let beyond: Vec<_> = world.routes.beyond().collect();
+    assert_eq!(beyond, [("n1", further + 3), ("n2", further)]);
+    let name = |namespace: &str, at: usize| ServiceName {
+        namespace: namespace.to_owned(),
+        name: format!("s{at}"),
+    };
+    assert!(
+        world
+            .routes
+            .is_left_out(&name("large", ROUTES_OF_NAMESPACE_MAX))
+    );
+    assert!(!world.routes.is_left_out(&name("large", 0)));
+    assert!(!world.routes.is_left_out(&name("prod", 0)));
+    // With fewer, each has its route again, and the change is returned.
+    world.list(Watched::Service, &services[ROUTES_OF_NODE_MAX + 3..]);
+    world.compute();
+    assert_eq!(world.of("n1").len(), ROUTES_OF_NAMESPACE_MAX + 300);
+    assert_eq!(world.routes.look_beyond().len(), further + 3);
+    assert_eq!(world.routes.beyond().next(), None);
 }
