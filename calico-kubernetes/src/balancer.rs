@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use crate::limits::ANNOTATION_VALUES_MAX;
+use crate::name::letters_of_digest;
 use crate::network::is_mapped;
 use crate::object::{Labels, annotations, list, not};
 use crate::report::{Fault, quoted};
@@ -88,28 +88,8 @@ pub(crate) fn balancer(value: &Value) -> Option<Balancer> {
 
 /// Returns the handle of a service's addresses: that of Calico, so that both find them.
 fn handle(name: &str, namespace: &str, uid: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let digest = Sha256::digest(format!("{name}-{namespace}-{uid}").to_lowercase());
-    let mut text = "lb-".to_owned();
-    let (mut bits, mut count) = (0_u32, 0);
-    let mut push = |bits: u32| {
-        let digit = DIGITS.get((bits & 63) as usize).copied();
-        // Calico removes the digits that are not letters or numbers.
-        let digit = digit.filter(u8::is_ascii_alphanumeric);
-        text.extend(digit.map(char::from));
-    };
-    for octet in digest {
-        bits = bits << 8 | u32::from(octet);
-        count += 8;
-        while count >= 6 {
-            count -= 6;
-            push(bits >> count);
-        }
-    }
-    if count > 0 {
-        push(bits << (6 - count));
-    }
-    text
+    let text = format!("{name}-{namespace}-{uid}").to_lowercase();
+    format!("lb-{}", letters_of_digest(&text))
 }
 
 /// Returns the addresses in the status, without those that are none.

@@ -59,8 +59,9 @@ pub use limits::{
     QUOTED_OCTETS_MAX, REPORTS_MAX, RULES_OCTETS_MAX, SELECTOR_OCTETS_MAX, SERVICE_ADDRESSES_MAX,
 };
 pub use name::{
-    ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, NAMESPACE_PREFIX, POLICY_PREFIX,
-    account_profile, cluster_policy_names, is_owned, namespace_profile, policy_name,
+    ACCOUNT_PREFIX, ADMIN_PREFIX, BASELINE_PREFIX, HOST_ENDPOINT_SUFFIX, NAMESPACE_PREFIX,
+    POLICY_PREFIX, account_profile, cluster_policy_names, host_endpoint_name, is_owned,
+    namespace_profile, policy_name,
 };
 pub use node::{KubeNode, node};
 pub use pod::{PodEndpoint, pod};

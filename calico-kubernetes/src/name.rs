@@ -18,6 +18,9 @@ pub const ADMIN_PREFIX: &str = "kcnp.kube-admin.";
 /// The prefix of policies of ClusterNetworkPolicies in the baseline tier.
 pub const BASELINE_PREFIX: &str = "kcnp.kube-baseline.";
 
+/// The end of the name of an automatic host endpoint.
+pub const HOST_ENDPOINT_SUFFIX: &str = "-auto-hep";
+
 /// The end of a prefix before a digest instead of a name. No name of an object gives such a name.
 const DIGEST: &str = "-sha256.";
 
@@ -63,6 +66,42 @@ pub fn cluster_policy_names(policy: &str) -> [String; 2] {
     [ADMIN_PREFIX, BASELINE_PREFIX].map(|prefix| prefixed(prefix, policy))
 }
 
+/// Returns the name of the automatic host endpoint of a node. As in Calico, a digest is in the place of a
+/// name that is too long.
+pub fn host_endpoint_name(node: &str) -> String {
+    let whole = format!("{node}{HOST_ENDPOINT_SUFFIX}");
+    if whole.len() <= NAME_OCTETS_MAX {
+        return whole;
+    }
+    let digest = letters_of_digest(node).to_lowercase();
+    format!("{digest}{HOST_ENDPOINT_SUFFIX}")
+}
+
+/// Returns a SHA-256 digest in base64url, without the digits that are neither letters nor numbers.
+pub(crate) fn letters_of_digest(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digest = Sha256::digest(text);
+    let mut text = String::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    let mut push = |bits: u32| {
+        let digit = DIGITS.get((bits & 63) as usize).copied();
+        let digit = digit.filter(u8::is_ascii_alphanumeric);
+        text.extend(digit.map(char::from));
+    };
+    for octet in digest {
+        bits = bits << 8 | u32::from(octet);
+        count += 8;
+        while count >= 6 {
+            count -= 6;
+            push(bits >> count);
+        }
+    }
+    if count > 0 {
+        push(bits << (6 - count));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use calico_model::is_resource_name;
@@ -83,6 +122,19 @@ mod tests {
         }
         assert!(is_owned(POLICY_PREFIX, &stored));
         assert!(!is_owned(POLICY_PREFIX, "knp.other.x"));
+    }
+
+    #[test]
+    fn host_endpoint_of_a_long_node_name_has_a_digest() {
+        assert_eq!(host_endpoint_name("n1"), "n1-auto-hep");
+        let longest = "x".repeat(NAME_OCTETS_MAX - HOST_ENDPOINT_SUFFIX.len());
+        assert_eq!(host_endpoint_name(&longest).len(), NAME_OCTETS_MAX);
+        let names = ["x", "y"].map(|last| host_endpoint_name(&format!("{longest}{last}")));
+        assert_ne!(names[0], names[1]);
+        for name in &names {
+            assert!(is_resource_name(name) && name.len() < 60, "{name}");
+            assert!(name.ends_with(HOST_ENDPOINT_SUFFIX));
+        }
     }
 
     #[test]
