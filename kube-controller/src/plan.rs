@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use calico_kubernetes::{ADMIN_TIER, BASELINE_TIER, Outcome, PodEndpoint, tiers};
 use calico_model::{
-    EncodeError, EndpointSlice, Kind, NodeSpec, Resource, ResourceKey, SliceKey, Spec,
+    EncodeError, EndpointSlice, Kind, NodeSpec, Resource, ResourceKey, SliceKey, Spec, TierSpec,
     WorkloadEndpointSpec,
 };
 use calico_store::Revision;
@@ -45,7 +45,7 @@ pub fn plan(key: &ResourceKey, objects: &Objects, stored: &Stored) -> Result<Cha
     let planned = match key.kind() {
         Kind::WorkloadEndpoint => endpoint(key, objects, stored, found),
         Kind::Node => node(key, objects, found),
-        Kind::Tier => tier(key, objects, found),
+        Kind::Tier => return tier(key, objects, found),
         _ => owned(key, objects, found),
     };
     planned.map_err(|error| error.to_string())
@@ -167,19 +167,28 @@ pub(crate) fn replace<S: Spec>(
     })
 }
 
-/// Plans a tier of ClusterNetworkPolicies. It is created with the first policy; a stored one is left
-/// unchanged.
-fn tier(
-    key: &ResourceKey,
-    objects: &Objects,
-    found: Option<&Value>,
-) -> Result<Change, EncodeError> {
-    let wanted = tiers()
-        .into_iter()
-        .find(|tier| tier.metadata.name == key.name());
-    match (wanted, found) {
-        (Some(tier), None) if objects.count(Watched::ClusterNetworkPolicy) > 0 => put(&tier, None),
-        _ => Ok(Change::Nothing),
+/// Plans a tier of ClusterNetworkPolicies. It is created with the first policy. A stored one belongs to
+/// its writer; another order or default action than that of the policies is an error.
+fn tier(key: &ResourceKey, objects: &Objects, found: Option<&Value>) -> Result<Change, String> {
+    let mut all = tiers().into_iter();
+    let wanted = all.find(|tier| tier.metadata.name == key.name());
+    let Some(wanted) = wanted.filter(|_| objects.count(Watched::ClusterNetworkPolicy) > 0) else {
+        return Ok(Change::Nothing);
+    };
+    let Some(found) = found else {
+        return put(&wanted, None).map_err(|error| error.to_string());
+    };
+    let stored = Resource::<TierSpec>::parse(&found.octets);
+    let stored = stored.map_err(|error| format!("the stored tier is unreadable: {error}"))?;
+    let order = |spec: &TierSpec| spec.order.as_ref().and_then(serde_json::Number::as_f64);
+    let (spec, wanted) = (&stored.spec, &wanted.spec);
+    match order(spec) == order(wanted) && spec.default_action == wanted.default_action {
+        true => Ok(Change::Nothing),
+        false => Err(format!(
+            "the stored tier has another order or default action; ClusterNetworkPolicies need {} and {}",
+            json!(wanted.order),
+            json!(wanted.default_action),
+        )),
     }
 }
 

@@ -295,3 +295,36 @@ fn unreadable_values_never_panic() {
         }
     }
 }
+
+#[test]
+fn stored_tier_with_another_place_is_reported() {
+    let rule = json!({"action": "Deny", "from": [{"namespaces": {}}]});
+    let cluster = json!({"metadata": {"name": "all"}, "spec": {
+        "tier": "Admin", "priority": 1, "subject": {"namespaces": {}}, "ingress": [rule]}});
+    let objects = objects(&[(Watched::ClusterNetworkPolicy, vec![cluster])]);
+    let tier = |spec: Json| json!({"metadata": {"name": "kube-admin"}, "spec": spec});
+    let path = "tiers/kube-admin";
+    for (spec, is_right) in [
+        (json!({"order": 1000, "defaultAction": "Pass"}), true),
+        (json!({"order": 1000.0, "defaultAction": "Pass"}), true),
+        (json!({"order": 2_000_000, "defaultAction": "Pass"}), false),
+        (json!({"defaultAction": "Pass"}), false),
+        (json!({"order": 1000}), false),
+        (json!({"order": 1000, "defaultAction": "Deny"}), false),
+    ] {
+        let planned = plan(&key(path), &objects, &stored(&[(path, tier(spec.clone()))]));
+        match is_right {
+            true => assert_eq!(planned, Ok(Change::Nothing), "{spec}"),
+            false => {
+                let reason = planned.expect_err("a fault");
+                assert!(reason.contains("need 1000 and \"Pass\""), "{reason}");
+            }
+        }
+    }
+    // Without such policies the tier has no meaning.
+    let other = stored(&[(path, tier(json!({"order": 7})))]);
+    assert_eq!(
+        plan(&key(path), &Objects::default(), &other),
+        Ok(Change::Nothing)
+    );
+}
