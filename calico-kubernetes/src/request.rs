@@ -13,6 +13,21 @@ use crate::report::{Converted, Fault, Outcome, Reports, quoted};
 /// The prefix of the annotations.
 const PREFIX: &str = "cni.projectcalico.org/";
 
+/// The annotations of a pod, and whether a namespace may have them for its pods.
+const KNOWN: [(&str, bool); 8] = [
+    ("allowedSourcePrefixes", false),
+    ("floatingIPs", false),
+    ("hwAddr", false),
+    ("ipAddrs", false),
+    ("ipAddrsNoIpam", false),
+    ("ipFamilies", true),
+    ("ipv4pools", true),
+    ("ipv6pools", true),
+];
+
+/// Annotations with the prefix that Calico's plugin writes.
+const WRITTEN: [&str; 3] = ["containerID", "podIP", "podIPs"];
+
 /// The beginnings of annotations with limits of traffic, which have no effect.
 const LIMITS: [&str; 3] = [
     "qos.projectcalico.org/",
@@ -63,6 +78,11 @@ fn read(outer: &Labels, own: &Labels, reports: &mut Reports) -> Result<AddressRe
             reports.add(field(name), "is unsupported; the traffic has no such limit");
         }
     }
+    for (labels, is_namespace) in [(own, false), (outer, true)] {
+        for name in labels.keys().filter_map(|name| name.strip_prefix(PREFIX)) {
+            known(name, is_namespace)?;
+        }
+    }
     let inherited = |name: &str| match texts(own, name)? {
         Some(texts) => Ok(Some(texts)),
         None => texts_with_name(outer, name),
@@ -83,6 +103,20 @@ fn read(outer: &Labels, own: &Labels, reports: &mut Reports) -> Result<AddressRe
         return Err((calico("ipAddrsNoIpam"), reason.to_owned()));
     }
     Ok(request)
+}
+
+/// Rejects an annotation without a meaning.
+fn known(name: &str, is_namespace: bool) -> Result<(), Fault> {
+    let found = KNOWN.iter().find(|(known, _)| *known == name);
+    let reason = match found {
+        Some((_, is_inherited)) if is_namespace && !is_inherited => {
+            "in the namespace: it is an annotation of pods"
+        }
+        Some(_) => return Ok(()),
+        None if WRITTEN.contains(&name) => return Ok(()),
+        None => "is unknown",
+    };
+    Err((calico(name), reason.to_owned()))
 }
 
 fn field(name: &str) -> String {
@@ -204,7 +238,6 @@ mod tests {
             ("ipv4pools", r#"["a"]"#),
             ("ipv6pools", r#"["b"]"#),
             ("ipFamilies", r#"["IPv4"]"#),
-            ("ipAddrs", r#"["10.0.0.9"]"#),
         ];
         let own = [
             ("ipv4pools", r#"["10.66.0.0/16", "c"]"#),
@@ -214,6 +247,7 @@ mod tests {
             ("floatingIPs", r#"["203.0.113.9"]"#),
             ("allowedSourcePrefixes", r#"["192.0.2.5/28"]"#),
             ("hwAddr", "02:00:00:00:07:07"),
+            ("podIP", "10.65.3.3/32"),
         ];
         let found = request(&outer, &own);
         assert_eq!(found.reports, []);
@@ -250,6 +284,8 @@ mod tests {
             ("floatingIPs", r#"["x"]"#),
             ("allowedSourcePrefixes", r#"["192.0.2.5"]"#),
             ("hwAddr", "02"),
+            ("ipAddr", r#"["10.0.0.1"]"#),
+            ("ipFamily", ""),
         ] {
             let found = request(&[], &[(name, text)]);
             assert_eq!(found.outcome, Outcome::Unreadable, "{name} {text}");
@@ -259,6 +295,12 @@ mod tests {
         assert_eq!(request(&[], &both).outcome, Outcome::Unreadable);
         let found = request(&[("ipFamilies", "x")], &[]);
         assert!(found.reports[0].reason.starts_with("in the namespace: "));
+        for name in ["floatingIPs", "hwAddr", "ipAddrs", "ipAddrsNoIpam"] {
+            let found = request(&[(name, "")], &[]);
+            assert_eq!(found.outcome, Outcome::Unreadable, "{name}");
+            let reason = &found.reports[0].reason;
+            assert!(reason.contains("it is an annotation of pods"), "{reason}");
+        }
     }
 
     #[test]
