@@ -5,6 +5,7 @@ mod client;
 mod combined;
 mod events;
 mod keep;
+mod other_port;
 mod paths;
 mod record;
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub struct View<'e> {
     pub session: Option<(Way, &'e Session)>,
     /// The interface of a path over a single hop.
     pub interface: Option<&'e str>,
-    /// Why it has no session.
+    /// Why it has no session, or none that can come up.
     pub problem: Option<&'e str>,
     /// When the session ends unless its client connects again.
     pub expires: Option<Instant>,
@@ -250,6 +251,7 @@ impl<R: Random> Engine<R> {
             }
             Err(discard) => {
                 self.discarded += 1;
+                self.note_other_port(now, arrival, discard);
                 Err(discard)
             }
         }
@@ -318,7 +320,7 @@ impl<R: Random> Engine<R> {
                     Some((*way, self.sessions.get(id)?))
                 }),
                 interface: entry.interface.as_deref(),
-                problem: entry.problem.as_deref(),
+                problem: entry.problem(),
                 expires: entry.expires,
             })
         })
@@ -388,10 +390,10 @@ impl<R: Random> Engine<R> {
 
     /// Removes an entry from its session, and the session with its last entry.
     fn release(&mut self, now: Instant, identity: &Identity, remote: IpAddr) {
-        let Some(id) = self
-            .entry_mut(identity, remote)
-            .and_then(|entry| entry.id.take())
-        else {
+        let Some(id) = self.entry_mut(identity, remote).and_then(|entry| {
+            entry.other_port = None;
+            entry.id.take()
+        }) else {
             return;
         };
         self.mark(Key::Session(id));
@@ -474,6 +476,7 @@ impl<R: Random> Engine<R> {
             };
             if let Some(entry) = client.entries.get_mut(remote) {
                 entry.failures += u64::from(has_failed);
+                entry.other_port = None;
                 client.report(*remote);
             }
             if let Some(changed) = self.changed.as_mut().filter(|_| has_failed) {

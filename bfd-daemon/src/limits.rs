@@ -48,6 +48,10 @@ pub const RESOLVE_EVERY: Duration = Duration::from_secs(5);
 /// Time after which it is reported that the kernel has not returned the addresses of the host.
 pub const ADDRESSES_WITHIN: Duration = Duration::from_secs(5);
 
+/// Time for which packets on the port of the other mode are reported after the last one: longer than the
+/// longest interval of packets.
+pub const OTHER_PORT_FOR: Duration = Duration::from_secs(180);
+
 /// Octets of the stack of the thread that reads them. They are locked in memory.
 pub const ADDRESSES_STACK_OCTETS: usize = 256 << 10;
 

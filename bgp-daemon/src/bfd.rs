@@ -271,7 +271,10 @@ impl Bfd {
             return "requested".to_owned();
         };
         if let Some(problem) = &state.problem {
-            return problem.clone();
+            return match state.state {
+                State::Up => format!("up; {problem}"),
+                _ => problem.clone(),
+            };
         }
         match (state.state, state.liveness) {
             (State::Up, _) => "up".to_owned(),

@@ -37,12 +37,23 @@ pub(super) struct Entry {
     pub(super) interface: Option<String>,
     /// Why it has none, or none by its latest wish.
     pub(super) problem: Option<String>,
+    /// Packets of its remote system on the other port.
+    pub(super) other_port: Option<OtherPort>,
     /// Failures that the client was not sent yet.
     pub(super) failures: u64,
     /// When it ends, unless its client wants it again.
     pub(super) expires: Option<Instant>,
     /// When the client set it, until a path was looked for.
     pub(super) since: Option<Instant>,
+}
+
+/// Packets of a remote system on the other port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OtherPort {
+    /// When the last one was read.
+    pub(super) last: Instant,
+    /// The reason and the remedy.
+    pub(super) text: &'static str,
 }
 
 impl Client {
@@ -109,10 +120,17 @@ impl Entry {
             id: None,
             interface: None,
             problem: None,
+            other_port: None,
             failures: 0,
             expires: None,
             since: None,
         }
+    }
+
+    /// Returns why it has no session, or none that can come up.
+    pub(super) fn problem(&self) -> Option<&str> {
+        let other_port = self.other_port.as_ref().map(|other| other.text);
+        self.problem.as_deref().or(other_port)
     }
 
     /// Returns the state for the client.
@@ -140,7 +158,7 @@ impl Entry {
             control_plane_independent: session
                 .is_some_and(Session::is_remote_control_plane_independent),
             interface: self.interface.clone(),
-            problem: self.problem.clone(),
+            problem: self.problem().map(str::to_owned),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The events of sessions.
 
+use std::net::IpAddr;
+
 use bfd::{Change, State};
 use daemon_common::events::{Event, Text, emit};
 
@@ -25,4 +27,21 @@ pub(super) fn emit_change(way: &Way, change: &Change) {
             state: Text::new(to),
         }),
     }
+}
+
+/// Emits the event of a problem: a session with a path has another one than a session without it.
+pub(super) fn emit_problem(client: &str, address: IpAddr, has_path: bool, problem: &str) {
+    let (client, reason) = (Text::new(client), Text::new(problem));
+    emit(match has_path {
+        true => Event::BfdSessionProblem {
+            client,
+            address,
+            reason,
+        },
+        false => Event::BfdNoPath {
+            client,
+            address,
+            reason,
+        },
+    });
 }

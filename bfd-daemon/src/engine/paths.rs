@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use bfd::{Instant, Random, State};
 use bfd_client::{Hops, Wanted};
-use daemon_common::events::{Event, Text, emit};
 
 use super::client::Entry;
+use super::events::emit_problem;
 use super::{Engine, Identity};
 use crate::limits::{ADDRESSES_WITHIN, RESOLVE_EVERY};
 use crate::resolve::{Resolve, Way};
@@ -24,6 +24,7 @@ impl<R: Random> Engine<R> {
     pub fn retry(&mut self, now: Instant, resolve: &impl Resolve) -> bool {
         self.resolve_at = now + RESOLVE_EVERY;
         self.forget_ended();
+        self.forget_other_ports(now);
         let mut needs_addresses = false;
         for (identity, remote, hops) in self.unsettled() {
             match hops {
@@ -56,7 +57,7 @@ impl<R: Random> Engine<R> {
                      for them",
                     ADDRESSES_WITHIN.as_secs()
                 );
-                emit_problem(identity, *remote, &problem);
+                emit_problem(&identity.name, *remote, entry.id.is_some(), &problem);
                 entry.problem = Some(problem);
                 if entry.expires.is_none() {
                     client.unreported.insert(*remote);
@@ -142,7 +143,7 @@ impl<R: Random> Engine<R> {
         if is_other_problem {
             entry.problem = placed.err();
             if let Some(problem) = &entry.problem {
-                emit_problem(identity, remote, problem);
+                emit_problem(&identity.name, remote, entry.id.is_some(), problem);
             }
         }
         if is_new_wish || is_other_problem || is_other_interface {
@@ -164,12 +165,4 @@ impl<R: Random> Engine<R> {
         };
         resolve.way(&wanted).ok().filter(|way| *way == current)
     }
-}
-
-fn emit_problem(identity: &Identity, remote: IpAddr, problem: &str) {
-    emit(Event::BfdNoPath {
-        client: Text::new(&identity.name),
-        address: remote,
-        reason: Text::new(problem),
-    });
 }

@@ -8,6 +8,7 @@ use bfd_client::{Auth, AuthKey, Hops, Liveness as Reported, State as ReportedSta
 
 use super::*;
 
+mod other_port;
 mod survival;
 
 /// The paths of a host with one link and the interface number 7.

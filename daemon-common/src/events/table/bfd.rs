@@ -19,6 +19,10 @@ macro_rules! bfd_events {
         BfdNoPath "bfd.no_path" WARN "no path for a BFD session" {
             client: Text, address: IpAddr, reason: Text,
         }
+        #[doc = "A BFD session has a path, and cannot come up or has not the wanted configuration: packets of the neighbor arrive on the port of the other mode, for example. `reason` has the remedy."]
+        BfdSessionProblem "bfd.session_problem" WARN "problem of a BFD session" {
+            client: Text, address: IpAddr, reason: Text,
+        }
         #[doc = "A request of a client for a BFD session was rejected, because of a limit for example."]
         BfdSessionRejected "bfd.session_rejected" WARN "BFD session rejected" {
             client: Text, address: IpAddr, reason: Text,
