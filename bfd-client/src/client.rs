@@ -179,6 +179,8 @@ impl Client {
                 Ok(Some(octets)) => octets,
                 Ok(None) => return Err(io::Error::other("cambric-bfd has closed the connection")),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // The daemon has closed the connection with unread requests. Its reason follows.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => continue,
                 Err(error) => return Err(error),
             };
             let notice = decode(octets).map_err(io::Error::other)?;

@@ -13,16 +13,29 @@ use daemon_common::events::{Event, Text, emit};
 
 use crate::engine::{Engine, Identity};
 use crate::limits::{
-    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, HELLO_WAIT, REJECTED_USERS_MAX, USERS_READ_EVERY,
+    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, CONNECTIONS_PENDING_MAX, HELLO_WAIT,
+    REJECTED_USERS_MAX, USERS_WITHIN,
 };
 use crate::resolve::Resolve;
+use crate::users::{Decision, Users};
 
 /// All connections.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     connections: Vec<Connection>,
+    /// The connections of users on which there is no decision yet: at most one of each user.
+    pending: Vec<Pending>,
     /// The users with a rejected connection that was reported.
     rejected: BTreeSet<u32>,
+}
+
+/// A connection that waits for a decision. Nothing is read from it.
+#[derive(Debug)]
+struct Pending {
+    socket: Socket,
+    credentials: Credentials,
+    /// When it is closed.
+    until: Instant,
 }
 
 /// One connection.
@@ -40,33 +53,6 @@ struct Connection {
     is_blocked: bool,
     /// A newer connection of its client has replaced it.
     is_replaced: bool,
-}
-
-/// The users that may have connections.
-#[derive(Debug)]
-pub(crate) struct Users {
-    ids: BTreeSet<u32>,
-    /// When their names are resolved again, for an unknown user.
-    read_at: Instant,
-}
-
-impl Users {
-    pub(crate) const fn new(ids: BTreeSet<u32>) -> Self {
-        Self {
-            ids,
-            read_at: Instant::ZERO,
-        }
-    }
-
-    /// Returns whether a user may have connections. Before a user is rejected, the names are resolved again:
-    /// the package of its daemon may have been installed later.
-    fn allow(&mut self, now: Instant, uid: u32, read: impl FnOnce() -> BTreeSet<u32>) -> bool {
-        if !self.ids.contains(&uid) && now >= self.read_at {
-            self.read_at = now + USERS_READ_EVERY;
-            self.ids = read();
-        }
-        self.ids.contains(&uid)
-    }
 }
 
 /// The end of a connection.
@@ -95,30 +81,63 @@ impl Clients {
         self.connections.len()
     }
 
-    /// Adds a connection, if its user may have one.
-    pub(crate) fn add(
-        &mut self,
-        now: Instant,
-        socket: Socket,
-        users: &mut Users,
-        read: impl FnOnce() -> BTreeSet<u32>,
-    ) {
+    /// Adds a connection, if its user may have one. While the users of the host are looked up, it waits.
+    pub(crate) fn add(&mut self, now: Instant, socket: Socket, users: &mut Users) {
         let Ok(credentials) = socket.credentials() else {
             return;
         };
-        let uid = credentials.uid;
+        let new = Pending {
+            socket,
+            credentials,
+            until: now + USERS_WITHIN,
+        };
+        self.decide(now, new, users);
+    }
+
+    /// Decides on the connections that wait.
+    pub(crate) fn admit(&mut self, now: Instant, users: &mut Users) {
+        for waiting in std::mem::take(&mut self.pending) {
+            self.decide(now, waiting, users);
+        }
+    }
+
+    fn decide(&mut self, now: Instant, new: Pending, users: &mut Users) {
+        let uid = new.credentials.uid;
+        match users.decide(now, uid) {
+            Decision::Accepted => self.accept(now, new),
+            Decision::Rejected => {
+                let reason = format!("the user {uid} is not in `users` of cambric-bfd");
+                self.reject(&new, reason);
+            }
+            Decision::Pending => {
+                // A newer connection replaces that of a process that has ended.
+                self.pending
+                    .retain(|waiting| waiting.credentials.uid != uid);
+                if now < new.until && self.pending.len() < CONNECTIONS_PENDING_MAX {
+                    self.pending.push(new);
+                } else {
+                    let reason = format!(
+                        "the host has not returned the users of cambric-bfd yet, and the user {uid} is not \
+                         known: set `users` to numbers if it stays so"
+                    );
+                    self.reject(&new, reason);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant, new: Pending) {
+        let uid = new.credentials.uid;
         let connections = self.connections.iter();
         let of_user = connections.filter(|connection| connection.credentials.uid == uid);
-        let reason = if !users.allow(now, uid, read) {
-            format!("the user {uid} is not in `users` of cambric-bfd")
-        } else if of_user.count() >= CONNECTIONS_OF_USER_MAX {
+        let reason = if of_user.count() >= CONNECTIONS_OF_USER_MAX {
             format!("there are already {CONNECTIONS_OF_USER_MAX} connections of the user {uid}")
         } else if self.connections.len() >= CONNECTIONS_MAX {
             format!("there are already {CONNECTIONS_MAX} connections")
         } else {
             self.connections.push(Connection {
-                socket,
-                credentials,
+                socket: new.socket,
+                credentials: new.credentials,
                 identity: None,
                 hello_until: now + HELLO_WAIT,
                 waiting: None,
@@ -127,13 +146,19 @@ impl Clients {
             });
             return;
         };
+        self.reject(&new, reason);
+    }
+
+    /// Closes a new connection. The first one of each user is reported.
+    fn reject(&mut self, new: &Pending, reason: String) {
+        let uid = new.credentials.uid;
         if self.rejected.len() < REJECTED_USERS_MAX && self.rejected.insert(uid) {
             emit(Event::BfdClientRejected {
                 user: uid.into(),
                 reason: Text::new(&reason),
             });
         }
-        reject(&socket, reason);
+        reject(&new.socket, reason);
     }
 
     /// Waits until a connection has work. Cancel-safe.
@@ -154,11 +179,14 @@ impl Clients {
         .await;
     }
 
-    /// Returns when a connection without a first message is closed.
+    /// Returns when a connection without a first message, or without a decision, is closed.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let silent = self.connections.iter();
         let silent = silent.filter(|connection| connection.identity.is_none());
-        silent.map(|connection| connection.hello_until).min()
+        let silent = silent.map(|connection| connection.hello_until);
+        silent
+            .chain(self.pending.iter().map(|pending| pending.until))
+            .min()
     }
 
     /// Reads and answers requests, and sends changed states. Returns whether requests may still wait.
@@ -359,65 +387,4 @@ fn reject(socket: &Socket, reason: String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use bfd::Seeded;
-    use bfd_client::{Listener, decode};
-
-    use super::*;
-    use crate::config::Limits;
-    use crate::resolve::Addresses;
-
-    #[test]
-    fn names_of_users_are_resolved_again_before_a_rejection() {
-        let at = Instant::from_secs;
-        let mut users = Users::new([0].into());
-        assert!(!users.allow(at(1), 7, || [0].into()));
-        // Rejections do not make the daemon read the users of the host all the time.
-        assert!(!users.allow(at(1), 7, || panic!("read again")));
-        assert!(users.allow(at(2), 7, || [0, 7].into()));
-        assert!(users.allow(at(2), 7, || panic!("it is known")));
-    }
-
-    #[tokio::test]
-    async fn replaced_connection_that_does_not_read_is_closed() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("clients.sock");
-        let listener = Listener::bind(&path).expect("bound");
-        let mut engine = Engine::new(Seeded::new(1), Limits::default());
-        let mut clients = Clients::default();
-        let now = Instant::from_secs(1);
-        let hello = encode(&Request::Hello {
-            version: VERSION,
-            name: "bgp".to_owned(),
-        });
-        let hello = hello.expect("short");
-        let mut ends = Vec::new();
-        for _ in 0..2 {
-            let end = Socket::connect(&path).expect("connected");
-            let socket = listener.accept().await.expect("accepted");
-            let uid = socket.credentials().expect("credentials").uid;
-            let mut users = Users::new([uid].into());
-            clients.add(now, socket, &mut users, || panic!("it is known"));
-            end.send(&hello).expect("sent");
-            ends.push(end);
-            if clients.len() == 1 {
-                clients.serve(now, &mut engine, &Addresses::unread());
-                // The client does not read.
-                let first = &mut clients.connections[0];
-                while first.socket.send(&hello).is_ok() {}
-                first.waiting = Some(Notice::Rejected {
-                    remote: None,
-                    reason: String::new(),
-                });
-            }
-        }
-        clients.serve(now, &mut engine, &Addresses::unread());
-        clients.serve(now, &mut engine, &Addresses::unread());
-        assert_eq!((clients.len(), clients.poll_timeout()), (1, None));
-        assert_eq!(engine.clients(), 1);
-        let mut buffer = Vec::new();
-        let welcome = ends[1].receive(&mut buffer).expect("a message");
-        let welcome = decode(welcome.expect("open")).expect("a notice");
-        assert!(matches!(welcome, Notice::Welcome(_)));
-    }
-}
+mod tests;

@@ -1,6 +1,5 @@
 //! The configuration file.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,6 @@ use daemon_common::config::{Problem, Problems, Report, Source};
 use daemon_common::daemon::{LogFormat, log_filter};
 use daemon_common::metrics::MetricsSection;
 use daemon_common::paths;
-use nix::unistd::{User, geteuid};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -20,7 +18,7 @@ use crate::limits::{
 };
 
 /// The users of the packaged BGP daemons.
-const USERS: [&str; 2] = ["cambric-bgp-client", "cambric-route-reflector"];
+pub(crate) const USERS: [&str; 2] = ["cambric-bgp-client", "cambric-route-reflector"];
 
 /// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,23 +185,6 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns notes on what is allowed but worth knowing.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let missing = self.users.iter().filter(|name| user_id(name).is_none());
-        let missing = missing.filter(|name| !USERS.contains(&name.as_str()));
-        missing
-            .map(|name| format!("users: this host has no user {name}"))
-            .collect()
-    }
-
-    /// Returns the IDs of the users that may be clients.
-    #[must_use]
-    pub fn user_ids(&self) -> BTreeSet<u32> {
-        let named = self.users.iter().filter_map(|name| user_id(name));
-        named.chain([0, geteuid().as_raw()]).collect()
-    }
-
     /// Returns the keys that differ and that only a start reads.
     #[must_use]
     pub fn start_keys_changed(&self, new: &Self) -> Vec<&'static str> {
@@ -234,13 +215,9 @@ fn number(
     value
 }
 
-/// Returns the ID of a user by its name or number.
-fn user_id(name: &str) -> Option<u32> {
-    if let Ok(number) = name.parse() {
-        return Some(number);
-    }
-    let found = User::from_name(name).ok().flatten();
-    found.map(|user| user.uid.as_raw())
+/// Returns the ID of a user that is configured by its number.
+pub(crate) fn number_of(user: &str) -> Option<u32> {
+    user.parse().ok()
 }
 
 fn users(given: Option<Spanned<Vec<Spanned<String>>>>, problems: &mut Problems<'_>) -> Vec<String> {
@@ -327,14 +304,5 @@ mod tests {
             let after = parse(text).expect("valid");
             assert_eq!(before.start_keys_changed(&after), keys);
         }
-    }
-
-    #[test]
-    fn users_are_found_by_name_and_number() {
-        let config = parse("users = [\"root\", \"65533\", \"nobody-has-this\"]").expect("valid");
-        let ids = config.user_ids();
-        assert!(ids.contains(&0) && ids.contains(&65_533), "{ids:?}");
-        assert_eq!(config.notes().len(), 1);
-        assert!(parse("").expect("valid").notes().is_empty());
     }
 }

@@ -19,7 +19,7 @@ use daemon_common::{Command, Reply};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-use crate::clients::{Clients, Users};
+use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -34,6 +34,7 @@ use crate::random::SystemRandom;
 use crate::report::{self, DAEMON};
 use crate::resolve::Addresses;
 use crate::sockets::Sockets;
+use crate::users::{self, Users};
 
 /// Why the daemon does not start. Each prints as one line with the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +62,8 @@ pub enum DaemonError {
     /// Signal handlers cannot be installed.
     #[error("signal handlers: {0}")]
     Signals(io::Error),
-    /// The thread that reads the addresses of the host cannot be started.
-    #[error("a thread for the addresses of the host: {0}; raise the limit of tasks")]
+    /// A thread that reads the addresses or the users of the host cannot be started.
+    #[error("a thread for the addresses or the users of the host: {0}; raise the limit of tasks")]
     Thread(io::Error),
 }
 
@@ -130,6 +131,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             () = daemon.arrivals() => Wake::Work,
             () = daemon.clients.ready() => Wake::Work,
             () = daemon.host.ready() => Wake::Work,
+            () = daemon.users.ready() => Wake::Work,
             () = at(&daemon.clock, until) => Wake::Work,
             () = service_manager.due() => Wake::Work,
             // Other tasks, such as the control socket, run before more work.
@@ -139,13 +141,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             Wake::Work => {}
             Wake::Client(Ok(socket)) => {
                 let now = daemon.clock.now();
-                let Daemon {
-                    clients,
-                    users,
-                    config,
-                    ..
-                } = &mut daemon;
-                clients.add(now, socket, users, || config.user_ids());
+                daemon.clients.add(now, socket, &mut daemon.users);
             }
             Wake::Client(Err(error)) => {
                 daemon.accept_at = Some(daemon.clock.now() + ACCEPT_RETRY);
@@ -198,8 +194,10 @@ impl Daemon {
         for local in sockets.listening() {
             emit(Event::ListenerReady { local });
         }
-        // Its thread does not have the raised priority.
+        // Their threads do not have the raised priority.
         let host = Host::start(Addresses::read).map_err(DaemonError::Thread)?;
+        let users = Users::start(clock.now(), &config.users, users::look_up);
+        let users = users.map_err(DaemonError::Thread)?;
         let precedence = priority::raise(locked);
         if let Some(note) = precedence.note() {
             let reason = Text::new(note);
@@ -213,7 +211,7 @@ impl Daemon {
             read_at: None,
             clients: Clients::default(),
             host,
-            users: Users::new(config.user_ids()),
+            users,
             config,
             config_error: None,
             precedence,
@@ -250,6 +248,8 @@ impl Daemon {
         });
         self.read_at = has_received.then(|| now + RECEIVE_EVERY);
         self.host.turn(now, engine);
+        self.users.turn(now);
+        self.clients.admit(now, &mut self.users);
         more |= !self.steps(now);
         let (sockets, engine) = (&mut self.sockets, &self.engine);
         sockets.close_ended(engine.len(), |id| engine.contains(id));
@@ -365,7 +365,7 @@ impl Daemon {
                 return;
             }
         };
-        self.users = Users::new(new.user_ids());
+        self.users.configure(self.clock.now(), &new.users);
         self.engine.set_limits(new.limits);
         let fixed = self.config.start_keys_changed(&new);
         self.config.users = new.users;
@@ -382,7 +382,7 @@ impl Daemon {
 
     fn status(&self) -> Status {
         let figures = report::figures(&self.engine);
-        let mut notes = self.config.notes();
+        let mut notes = self.users.notes(self.clock.now());
         notes.extend(self.precedence.note());
         notes.extend(self.sockets.sharing());
         notes.extend(self.sockets.short_of_memory(self.packets()));

@@ -2,17 +2,14 @@
 //! routes in progress, and no packet waits for that.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 
 use bfd::{Instant, Random};
 use bfd_client::Wanted;
-use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::limits::{ADDRESSES_STACK_OCTETS, ADDRESSES_WITHIN};
 use crate::resolve::{Addresses, Resolve, Way, interface_name};
+use crate::worker::Worker;
 
 /// The newest addresses of the host, and the thread that reads them.
 #[derive(Debug)]
@@ -22,9 +19,7 @@ pub(crate) struct Host {
     read_since: Option<Instant>,
     /// The one request in flight.
     request: Option<Asked>,
-    requests: SyncSender<()>,
-    answers: Receiver<Addresses>,
-    answered: Arc<Notify>,
+    worker: Worker<(), Addresses>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,41 +36,23 @@ impl Host {
     ///
     /// The system has no room for a thread.
     pub(crate) fn start(read: impl Fn() -> Addresses + Send + 'static) -> io::Result<Self> {
-        let (requests, requested) = sync_channel(1);
-        let (sender, answers) = sync_channel(1);
-        let answered = Arc::new(Notify::new());
-        let wake = answered.clone();
-        // It ends with the process, or with the other ends of the channels.
-        thread::Builder::new()
-            .name("addresses".to_owned())
-            .stack_size(ADDRESSES_STACK_OCTETS)
-            .spawn(move || {
-                for () in requested {
-                    if sender.send(read()).is_err() {
-                        return;
-                    }
-                    wake.notify_one();
-                }
-            })?;
         Ok(Self {
             newest: Addresses::unread(),
             read_since: None,
             request: None,
-            requests,
-            answers,
-            answered,
+            worker: Worker::start("addresses", ADDRESSES_STACK_OCTETS, move |()| read())?,
         })
     }
 
     /// Waits until addresses have arrived. Cancel-safe.
     pub(crate) async fn ready(&self) {
-        self.answered.notified().await;
+        self.worker.ready().await;
     }
 
     /// Gives the engine the addresses that have arrived, and requests new ones if it needs them. Never waits.
     pub(crate) fn turn<R: Random>(&mut self, now: Instant, engine: &mut Engine<R>) {
         if let Some(request) = self.request
-            && let Ok(addresses) = self.answers.try_recv()
+            && let Some(addresses) = self.worker.answer()
         {
             (self.newest, self.read_since) = (addresses, Some(request.at));
             self.request = None;
@@ -94,8 +71,7 @@ impl Host {
                         at: now,
                         late_at: now + ADDRESSES_WITHIN,
                     });
-                    // Without its thread, there is no answer, which is reported.
-                    let _ = self.requests.try_send(());
+                    self.worker.request(());
                 }
             }
         }

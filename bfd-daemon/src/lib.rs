@@ -20,6 +20,8 @@ mod report;
 mod resolve;
 mod sockets;
 mod store;
+mod users;
+mod worker;
 
 pub use config::{Config, Limits};
 pub use daemon::{DaemonError, run};
@@ -28,3 +30,4 @@ pub use keeper::{SUPERVISE, supervise};
 pub use report::DAEMON;
 pub use resolve::{Addresses, Resolve, Way};
 pub use sockets::Sockets;
+pub use users::notes;

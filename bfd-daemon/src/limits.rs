@@ -92,6 +92,17 @@ pub const DESCRIPTORS_RESERVED: usize = 256;
 /// Shortest time between two readings of the host's users because of an unknown client.
 pub const USERS_READ_EVERY: Duration = Duration::from_secs(1);
 
+/// Time after which it is reported that the host has not returned its users, and connections that wait for it
+/// are closed. Their clients connect again.
+pub const USERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Connections that wait for the users of the host, at most one of each user; a further one is closed.
+pub const CONNECTIONS_PENDING_MAX: usize = 8;
+
+/// Octets of the stack of the thread that reads the users: modules of the system's name service run on it. They
+/// are locked in memory.
+pub const USERS_STACK_OCTETS: usize = 512 << 10;
+
 /// Source ports that are tried until a free one is found.
 pub const SOURCE_PORT_TRIES: u32 = 64;
 

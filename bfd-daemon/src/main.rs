@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use cambric_bfd::{Config, DAEMON, SUPERVISE, run, supervise};
+use cambric_bfd::{Config, DAEMON, SUPERVISE, notes, run, supervise};
 use daemon_common::program::{About, start};
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     start(
         &about,
         Config::read,
-        Config::notes,
+        notes,
         |config| config.control.clone(),
         |config| Ok((config, ())),
         run,
