@@ -7,14 +7,14 @@ use std::net::IpAddr;
 use std::task::Poll;
 
 use bfd::{Instant, Random};
-use bfd_client::limits::{MESSAGES_PER_TURN, VERSION};
+use bfd_client::limits::VERSION;
 use bfd_client::{Credentials, MessageError, Notice, Request, Socket, encode};
 use daemon_common::events::{Event, Text, emit};
 
 use crate::engine::{Engine, Identity};
 use crate::limits::{
     CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, CONNECTIONS_PENDING_MAX, HELLO_WAIT,
-    REJECTED_USERS_MAX, USERS_WITHIN,
+    MESSAGES_PER_TURN, REJECTED_USERS_MAX, USERS_WITHIN,
 };
 use crate::resolve::Resolve;
 use crate::users::{Decision, Users};
@@ -189,16 +189,19 @@ impl Clients {
             .min()
     }
 
-    /// Reads and answers requests, and sends changed states. Returns whether requests may still wait.
+    /// Reads and answers requests, and sends changed states, as many as a turn may. Returns whether more may wait.
     pub(crate) fn serve<R: Random>(
         &mut self,
         now: Instant,
         engine: &mut Engine<R>,
         host: &impl Resolve,
     ) -> bool {
+        let share = (MESSAGES_PER_TURN / self.connections.len().max(1)).max(1);
         let (mut has_more, mut at) = (false, 0);
+        // The first message of a client concerns all of its sessions: one in a turn.
+        let mut may_greet = true;
         while at < self.connections.len() {
-            match self.serve_one(now, at, engine, host) {
+            match self.serve_one(now, at, share, &mut may_greet, engine, host) {
                 Ok(more) => {
                     has_more |= more;
                     at += 1;
@@ -213,11 +216,13 @@ impl Clients {
         &mut self,
         now: Instant,
         at: usize,
+        mut share: usize,
+        may_greet: &mut bool,
         engine: &mut Engine<R>,
         host: &impl Resolve,
     ) -> Result<bool, End> {
         let mut buffer = Vec::new();
-        for _ in 0..MESSAGES_PER_TURN {
+        loop {
             let Some(connection) = self.connections.get_mut(at) else {
                 return Ok(false);
             };
@@ -225,9 +230,14 @@ impl Clients {
             if connection.is_replaced {
                 return Err(End::Rejected("a newer connection replaces it".to_owned()));
             }
-            if !connection.flush(engine)? {
+            if !connection.flush(engine, &mut share)? {
                 return Ok(false);
             }
+            let is_deferred = connection.identity.is_none() && !*may_greet;
+            if share == 0 || is_deferred {
+                return Ok(true);
+            }
+            share -= 1;
             let request = match connection.socket.receive(&mut buffer) {
                 Ok(Some(octets)) => Request::read(octets)?,
                 Ok(None) => return Err(End::Closed),
@@ -241,12 +251,12 @@ impl Clients {
                 Err(error) => return Err(error.into()),
             };
             if let Request::Hello { version, name } = request {
+                *may_greet = false;
                 self.greet(now, at, version, name, engine)?;
             } else {
                 connection.request(now, request, engine, host)?;
             }
         }
-        Ok(true)
     }
 
     /// Handles the first message: a newer connection of a client replaces an older one.
@@ -309,22 +319,25 @@ impl Clients {
 }
 
 impl Connection {
-    /// Sends what waits, then the changed states. Returns whether the socket took all.
-    fn flush<R: Random>(&mut self, engine: &mut Engine<R>) -> Result<bool, End> {
+    /// Sends what waits, then the changed states, within a share. Returns whether the socket took it.
+    fn flush<R: Random>(&mut self, engine: &mut Engine<R>, share: &mut usize) -> Result<bool, End> {
         self.is_blocked = true;
         if let Some(notice) = &self.waiting {
             if !send(&self.socket, notice)? {
                 return Ok(false);
             }
             self.waiting = None;
+            *share = share.saturating_sub(1);
         }
-        while let Some(identity) = &self.identity
+        while *share > 0
+            && let Some(identity) = &self.identity
             && let Some(state) = engine.unreported(identity)
         {
             if !send(&self.socket, &Notice::State(state.clone()))? {
                 return Ok(false);
             }
             engine.reported(identity, &state);
+            *share -= 1;
         }
         self.is_blocked = false;
         Ok(true)

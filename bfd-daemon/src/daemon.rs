@@ -408,6 +408,10 @@ impl Daemon {
             facts: vec![
                 fact("sessions", self.summary()),
                 fact("listening", listening.join(" ")),
+                fact(
+                    "packets dropped by the kernel",
+                    self.sockets.dropped().to_string(),
+                ),
                 fact("after a restart", self.kept.summary().to_owned()),
                 fact("log lines", log.to_string()),
             ],

@@ -4,7 +4,9 @@ mod auth;
 mod client;
 mod combined;
 mod events;
+mod expiry;
 mod keep;
+mod load;
 mod other_port;
 mod paths;
 mod record;
@@ -19,13 +21,13 @@ use bfd::{
     State, Step,
 };
 use bfd_client::{SessionState, Wanted, Welcome, limits::VERSION};
-use daemon_common::events::{Event, Text, emit};
 
 pub use self::client::Identity;
-use self::client::{Client, Entry, check};
+use self::client::{Client, Entry};
 use self::combined::config_of;
 use self::events::emit_change;
 pub use self::keep::Restored;
+pub use self::load::Load;
 #[cfg(test)]
 pub(crate) use self::record::EntryRecord;
 pub use self::record::{Key, Record, RecordError};
@@ -74,14 +76,19 @@ pub struct Engine<R> {
     ways: BTreeMap<Discriminator, Way>,
     /// The ways of removed sessions, which still send.
     leaving: BTreeMap<Discriminator, Way>,
-    /// The earliest end of a session without its client.
-    expires: Option<Instant>,
+    /// The load of each user with sessions.
+    loads: BTreeMap<u32, Load>,
+    /// The ends of sessions without their clients.
+    expiring: BTreeSet<(Instant, Identity, IpAddr)>,
     /// When paths are looked for again.
     resolve_at: Instant,
     /// Packets that were discarded.
     discarded: u64,
     /// The subjects with a state that is to be kept, if states are.
     changed: Option<BTreeSet<Key>>,
+    /// Entries that were looked at.
+    #[cfg(test)]
+    visits: std::cell::Cell<u64>,
 }
 
 impl<R: Random> Engine<R> {
@@ -95,10 +102,13 @@ impl<R: Random> Engine<R> {
             users: BTreeMap::new(),
             ways: BTreeMap::new(),
             leaving: BTreeMap::new(),
-            expires: None,
+            loads: BTreeMap::new(),
+            expiring: BTreeSet::new(),
             resolve_at: Instant::ZERO,
             discarded: 0,
             changed: None,
+            #[cfg(test)]
+            visits: Default::default(),
         }
     }
 
@@ -127,9 +137,7 @@ impl<R: Random> Engine<R> {
         }
         let client = self.clients.entry(identity.clone()).or_default();
         client.is_connected = true;
-        client.abandon(now + self.limits.grace());
-        self.mark_entries(identity);
-        self.update_expiry();
+        self.abandon(now, identity);
         Ok(Welcome {
             version: VERSION,
             sessions_max: self.limits.sessions,
@@ -145,12 +153,10 @@ impl<R: Random> Engine<R> {
             return;
         };
         client.is_connected = false;
-        client.abandon(now + self.limits.grace());
-        if client.entries.is_empty() {
-            self.clients.remove(identity);
+        match client.entries.is_empty() {
+            true => drop(self.clients.remove(identity)),
+            false => self.abandon(now, identity),
         }
-        self.mark_entries(identity);
-        self.update_expiry();
     }
 
     /// Makes or changes a session of a client. If its path depends on newer addresses than those of `resolve`,
@@ -167,15 +173,14 @@ impl<R: Random> Engine<R> {
         resolve: &impl Resolve,
     ) -> Result<(), String> {
         let remote = wanted.remote;
-        let of_user = self.clients.iter().filter(|(of, _)| of.uid == identity.uid);
-        let others = of_user.flat_map(|(of, client)| {
-            let entries = client.entries.values().map(|entry| &entry.wanted);
-            entries.filter(move |one| of != identity || one.remote != remote)
-        });
-        check(&self.limits, wanted, others)?;
-        let all = self.clients.values().map(|client| client.entries.len());
-        let is_known = self.entry(identity, remote).is_some();
-        if !is_known && all.sum::<usize>() >= SESSIONS_OF_ALL_MAX {
+        let former = self.entry(identity, remote);
+        let former = former.map(|entry| Load::of(&entry.wanted));
+        let load = self.loads.get(&identity.uid).copied().unwrap_or_default();
+        let others = load.without(former.unwrap_or_default());
+        let load = others.with(Load::of(wanted));
+        load.check(&self.limits, wanted)?;
+        let all: u64 = self.loads.values().map(|load| load.sessions).sum();
+        if former.is_none() && all >= SESSIONS_OF_ALL_MAX as u64 {
             return Err(format!(
                 "all clients have {SESSIONS_OF_ALL_MAX} sessions already"
             ));
@@ -186,10 +191,10 @@ impl<R: Random> Engine<R> {
         let entry = client.entries.entry(remote);
         let entry = entry.or_insert_with(|| Entry::new(wanted.clone()));
         entry.wanted = wanted.clone();
-        entry.expires = None;
         entry.since = Some(now);
+        self.loads.insert(identity.uid, load);
+        self.set_expiry(identity, remote, None);
         self.mark(Key::Entry(identity.clone(), remote));
-        self.update_expiry();
         self.place_wish(now, identity, remote, resolve);
         Ok(())
     }
@@ -197,15 +202,22 @@ impl<R: Random> Engine<R> {
     /// Ends a session of a client.
     pub fn remove(&mut self, now: Instant, identity: &Identity, remote: IpAddr) {
         self.release(now, identity, remote);
+        self.set_expiry(identity, remote, None);
         if let Some(client) = self.clients.get_mut(identity) {
-            client.entries.remove(&remote);
+            if let Some(entry) = client.entries.remove(&remote)
+                && let Some(load) = self.loads.get_mut(&identity.uid)
+            {
+                *load = load.without(Load::of(&entry.wanted));
+                if load.sessions == 0 {
+                    self.loads.remove(&identity.uid);
+                }
+            }
             client.unreported.remove(&remote);
             if client.entries.is_empty() && !client.is_connected {
                 self.clients.remove(identity);
             }
         }
         self.mark(Key::Entry(identity.clone(), remote));
-        self.update_expiry();
     }
 
     /// Ends all sessions, in AdminDown.
@@ -222,12 +234,26 @@ impl<R: Random> Engine<R> {
     }
 
     fn entries(&self) -> Vec<(Identity, IpAddr)> {
+        let entries = self.all_entries();
+        entries
+            .map(|(identity, entry)| (identity.clone(), entry.wanted.remote))
+            .collect()
+    }
+
+    /// Returns all entries: for work that is not done for each message or packet.
+    fn all_entries(&self) -> impl Iterator<Item = (&Identity, &Entry)> {
         let clients = self.clients.iter();
         let entries = clients.flat_map(|(identity, client)| {
-            let remotes = client.entries.keys();
-            remotes.map(|remote| (identity.clone(), *remote))
+            let entries = client.entries.values();
+            entries.map(move |entry| (identity, entry))
         });
-        entries.collect()
+        entries.inspect(move |_| self.visit())
+    }
+
+    /// Counts an entry that is looked at.
+    fn visit(&self) {
+        #[cfg(test)]
+        self.visits.update(|visits| visits + 1);
     }
 
     /// Handles a received packet. Call it for all packets that have arrived, before [`Engine::step`].
@@ -280,7 +306,8 @@ impl<R: Random> Engine<R> {
     /// Returns when [`Engine::step`] must be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let times = [self.sessions.poll_timeout(), self.expires];
+        let expires = self.expiring.first().map(|(at, ..)| *at);
+        let times = [self.sessions.poll_timeout(), expires];
         times.into_iter().flatten().min()
     }
 
@@ -326,6 +353,11 @@ impl<R: Random> Engine<R> {
         })
     }
 
+    /// Returns the load of each user with sessions.
+    pub fn loads(&self) -> impl Iterator<Item = (u32, Load)> {
+        self.loads.iter().map(|(uid, load)| (*uid, *load))
+    }
+
     /// Returns the number of clients, with those that are away.
     #[must_use]
     pub fn clients(&self) -> usize {
@@ -345,10 +377,12 @@ impl<R: Random> Engine<R> {
     }
 
     fn entry(&self, identity: &Identity, remote: IpAddr) -> Option<&Entry> {
+        self.visit();
         self.clients.get(identity)?.entries.get(&remote)
     }
 
     fn entry_mut(&mut self, identity: &Identity, remote: IpAddr) -> Option<&mut Entry> {
+        self.visit();
         self.clients.get_mut(identity)?.entries.get_mut(&remote)
     }
 
@@ -409,7 +443,10 @@ impl<R: Random> Engine<R> {
         }
         self.users.remove(&id);
         self.sessions.remove(now, id);
-        if let Some(way) = self.ways.remove(&id) {
+        // A session without a remote system has ended at once.
+        if let Some(way) = self.ways.remove(&id)
+            && self.sessions.contains(id)
+        {
             self.leaving.insert(id, way);
         }
         if self.leaving.len() > self.sessions.len() {
@@ -486,32 +523,5 @@ impl<R: Random> Engine<R> {
         if let Some(way) = self.ways.get(&id) {
             emit_change(way, &change);
         }
-    }
-
-    /// Ends the sessions of clients that have been away for the grace.
-    fn expire(&mut self, now: Instant) {
-        if self.expires.is_none_or(|at| at > now) {
-            return;
-        }
-        for (identity, remote) in self.entries() {
-            let entry = self.entry(&identity, remote);
-            let expires = entry.and_then(|entry| entry.expires);
-            if expires.is_some_and(|at| at <= now) {
-                emit(Event::BfdSessionExpired {
-                    client: Text::new(&identity.name),
-                    address: remote,
-                });
-                self.remove(now, &identity, remote);
-            }
-        }
-        self.update_expiry();
-    }
-
-    fn update_expiry(&mut self) {
-        let entries = self
-            .clients
-            .values()
-            .flat_map(|client| client.entries.values());
-        self.expires = entries.filter_map(|entry| entry.expires).min();
     }
 }

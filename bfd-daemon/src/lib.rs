@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod daemon;
 mod engine;
+mod filter;
 mod host;
 mod keeper;
 mod kept;
@@ -25,7 +26,7 @@ mod worker;
 
 pub use config::{Config, Limits};
 pub use daemon::{DaemonError, run};
-pub use engine::{Engine, Identity, Key, Outgoing, Record, RecordError, Restored};
+pub use engine::{Engine, Identity, Key, Load, Outgoing, Record, RecordError, Restored};
 pub use keeper::{SUPERVISE, supervise};
 pub use report::DAEMON;
 pub use resolve::{Addresses, Resolve, Way};

@@ -58,6 +58,10 @@ pub const ADDRESSES_STACK_OCTETS: usize = 256 << 10;
 /// Packets and changes of one turn of the loop; further ones follow in the next turn.
 pub const STEPS_PER_TURN: usize = 1024;
 
+/// Messages that are read from and sent to all clients in one turn, each connection with an equal share; further
+/// ones follow in the next turn, after the packets.
+pub const MESSAGES_PER_TURN: usize = 64;
+
 /// Packets that are read from one socket in one turn.
 pub const PACKETS_PER_TURN: usize = 4096;
 

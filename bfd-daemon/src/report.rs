@@ -1,7 +1,5 @@
 //! Reports for operators.
 
-use std::collections::BTreeMap;
-
 use bfd::{Hops, Instant, Random};
 use daemon_common::report::{BfdFigures, BfdSession, BfdSessions, Limit};
 
@@ -87,27 +85,20 @@ pub(crate) fn client_limits<R: Random>(
     engine: &Engine<R>,
     limits: &Limits,
 ) -> impl Iterator<Item = Limit> {
-    let mut used: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
-    for view in engine.views() {
-        let of = used.entry(view.client.uid).or_default();
-        of.0 += 1;
-        of.1 += 1000.0 / f64::from(view.wanted.interval_ms.max(1));
-    }
     let further = "a further session is rejected, and its client logs the reason";
-    used.into_iter().flat_map(move |(uid, (sessions, rate))| {
+    engine.loads().flat_map(move |(uid, load)| {
         let limit = |what: &str, limit: u32, key: &str, used: u64| Limit {
             of: Some(format!("user {uid}")),
             key: Some(key.to_owned()),
             ..Limit::new(what, limit.into(), further).used(used)
         };
-        let rate = rate.ceil() as u64;
         [
-            limit("sessions", limits.sessions, "sessions", sessions),
+            limit("sessions", limits.sessions, "sessions", load.sessions),
             limit(
                 "packets per second",
                 limits.packets_per_second,
                 "packets_per_second",
-                rate,
+                load.packets_per_second(),
             ),
         ]
     })

@@ -25,6 +25,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::clock::arrival;
 use crate::engine::Outgoing;
+use crate::filter::of_this_link;
 use crate::limits::{
     BIND_RETRY_EVERY, DESCRIPTORS_RESERVED, PACKETS_PER_CALL, PACKETS_PER_TURN, PAYLOAD_OCTETS_MAX,
     RECEIVE_OCTETS, RECEIVED_PACKET_OCTETS, SEND_OCTETS, SENDERS_MAX, SOURCE_PORT_TRIES,
@@ -59,6 +60,9 @@ struct Receiver {
     /// The granted size of its buffer.
     octets: usize,
     hops: Hops,
+    /// Packets that the kernel has dropped: the time to live shows that they come from another link, or the
+    /// buffer was full. It counts since the start of the first process with the socket, modulo 2^32.
+    dropped: u32,
     /// When it was last found empty: what is read later arrived later.
     emptied_at: Instant,
 }
@@ -79,6 +83,7 @@ struct Received {
     interface: u32,
     ttl: Option<u8>,
     stamp: Option<Duration>,
+    dropped: Option<u32>,
 }
 
 impl Sockets {
@@ -274,6 +279,14 @@ impl Sockets {
         self.sharing.retain(|id| exists(*id));
     }
 
+    /// Returns the packets that the kernel has dropped before they were read, as of the last packet of each
+    /// socket.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        let receivers = self.receivers.iter();
+        receivers.map(|receiver| u64::from(receiver.dropped)).sum()
+    }
+
     /// Returns a note if sessions share a socket.
     #[must_use]
     pub fn sharing(&self) -> Option<String> {
@@ -361,6 +374,7 @@ impl Receiver {
     /// Sets what is set before packets arrive: each has its time, its destination and its time to live.
     fn set_options(socket: &socket2::Socket, is_ipv4: bool) -> io::Result<()> {
         setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
+        setsockopt(socket, sockopt::RxqOvfl, &1)?;
         if is_ipv4 {
             setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?;
             setsockopt(socket, sockopt::Ipv4RecvTtl, &true)?;
@@ -373,7 +387,12 @@ impl Receiver {
 
     fn of(socket: socket2::Socket, hops: Hops) -> io::Result<Self> {
         socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
+        if hops == Hops::Single {
+            let is_ipv4 = socket.local_addr()?.is_ipv4();
+            socket.attach_filter(&of_this_link(is_ipv4))?;
+        }
         Ok(Self {
+            dropped: 0,
             octets: socket.recv_buffer_size()?,
             socket: bfd_client::register(socket)?,
             hops,
@@ -398,6 +417,7 @@ impl Receiver {
             let mut has_newer = false;
             for (received, payload) in batch.iter().zip(&payloads) {
                 let stamp = received.stamp;
+                self.dropped = received.dropped.unwrap_or(self.dropped);
                 has_newer |= stamp.is_some_and(|stamp| SystemTime::UNIX_EPOCH + stamp > of_day);
                 if let (Some(source), Some(destination), Some(ttl)) =
                     (received.source, received.destination, received.ttl)
@@ -427,7 +447,7 @@ fn read(
     payloads: &mut [[u8; PAYLOAD_OCTETS_MAX]],
 ) -> io::Result<Vec<Received>> {
     // Made for each call: the kernel replaces the lengths of the buffers by those of the packets.
-    let space = cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::c_int);
+    let space = cmsg_space!(TimeSpec, libc::in6_pktinfo, libc::c_int, u32);
     let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(payloads.len(), Some(space));
     let slices = payloads.iter_mut();
     let mut slices: Vec<_> = slices.map(|payload| [IoSliceMut::new(payload)]).collect();
@@ -444,10 +464,12 @@ fn received(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Received {
         interface: 0,
         ttl: None,
         stamp: None,
+        dropped: None,
     };
     for attached in message.cmsgs().into_iter().flatten() {
         match attached {
             ControlMessageOwned::ScmTimestampns(at) => received.stamp = Some(at.into()),
+            ControlMessageOwned::RxqOvfl(dropped) => received.dropped = Some(dropped),
             ControlMessageOwned::Ipv4PacketInfo(info) => {
                 let address = Ipv4Addr::from_bits(u32::from_be(info.ipi_addr.s_addr));
                 received.destination = Some(address.into());

@@ -217,3 +217,57 @@ async fn replaced_connection_that_does_not_read_is_closed() {
     assert_eq!(served.engine.clients(), 1);
     assert!(matches!(notices(&ends[1])[..], [Notice::Welcome(_)]));
 }
+
+/// Each connection has its share of a turn, so that packets are sent in between, and no client waits for others.
+#[tokio::test]
+async fn flood_of_requests_defers_neither_packets_nor_clients() {
+    const REQUESTS: usize = 100;
+    const REMOTES: usize = 40;
+    let mut served = Served::new();
+    let users = Users::start(served.now, &[], |_| panic!("no names"));
+    let mut users = users.expect("a thread");
+    let mut ends = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let (end, socket) = served.connect(name).await;
+        served.clients.add(served.now, socket, &mut users);
+        ends.push(end);
+    }
+    // The first message concerns all sessions of a client: one in a turn.
+    for greeted in 1..=4 {
+        served.turn(&mut users);
+        assert_eq!(served.engine.clients(), greeted);
+    }
+    assert!(!served.turn(&mut users), "no more work");
+    let [flooding @ .., quiet] = &ends[..] else {
+        panic!("no clients");
+    };
+    for end in flooding {
+        for number in 0..REQUESTS {
+            let last = 2 + (number % REMOTES) as u8;
+            end.send(&message(&Request::Set(wanted(last))))
+                .expect("sent");
+        }
+    }
+    quiet
+        .send(&message(&Request::Set(wanted(99))))
+        .expect("sent");
+    assert_eq!(notices(quiet).len(), 1, "welcome");
+    assert!(served.turn(&mut users), "more waits");
+    let states = notices(quiet);
+    assert!(matches!(states[..], [Notice::State(_)]), "{states:?}");
+    let share = MESSAGES_PER_TURN / ends.len();
+    let mut turns = 1;
+    let mut answered = 0;
+    loop {
+        let sent: usize = flooding.iter().map(|end| notices(end).len()).sum();
+        assert!(sent <= (share + 1) * flooding.len(), "{sent} in a turn");
+        answered += sent;
+        if !served.turn(&mut users) {
+            break;
+        }
+        turns += 1;
+    }
+    // Each is welcomed, and has at least one state for each remote system.
+    assert!(answered > flooding.len() * REMOTES, "{answered}");
+    assert!(turns >= REQUESTS / share, "{turns}");
+}

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 use bfd::{Discriminator, Instant, Liveness, Session, Side, State};
 use bfd_client::{Liveness as Reported, SessionState, State as ReportedState, Wanted};
 
-use crate::config::Limits;
-
 /// The identity of a client over its restarts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
@@ -65,52 +63,6 @@ impl Client {
             self.unreported.insert(remote);
         }
     }
-
-    /// Lets all sessions end then, unless the client wants them again. Unreported failures are reported
-    /// when it does.
-    pub(super) fn abandon(&mut self, at: Instant) {
-        for entry in self.entries.values_mut() {
-            entry.expires.get_or_insert(at);
-        }
-        self.unreported.clear();
-    }
-}
-
-/// Checks the limits of a user for a further or changed session, beside the other ones of all its clients.
-pub(super) fn check<'w>(
-    limits: &Limits,
-    wanted: &Wanted,
-    others: impl Iterator<Item = &'w Wanted>,
-) -> Result<(), String> {
-    if wanted.interval_ms < limits.interval_ms_min {
-        return Err(format!(
-            "an interval of {} ms: the least is {} ms (`interval_min_ms` of cambric-bfd)",
-            wanted.interval_ms, limits.interval_ms_min
-        ));
-    }
-    let (mut count, mut rate) = (1, packets_per_second(wanted));
-    for other in others {
-        count += 1;
-        rate += packets_per_second(other);
-    }
-    if count > u64::from(limits.sessions) {
-        return Err(format!(
-            "there are already {} sessions of this user (`sessions` of cambric-bfd)",
-            limits.sessions
-        ));
-    }
-    if rate > f64::from(limits.packets_per_second) {
-        return Err(format!(
-            "the sessions of this user would send more than {} packets per second \
-             (`packets_per_second` of cambric-bfd)",
-            limits.packets_per_second
-        ));
-    }
-    Ok(())
-}
-
-fn packets_per_second(wanted: &Wanted) -> f64 {
-    1000.0 / f64::from(wanted.interval_ms.max(1))
 }
 
 impl Entry {

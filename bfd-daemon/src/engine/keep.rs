@@ -4,7 +4,7 @@ use bfd::{Discriminator, Instant, Random, Session};
 
 use super::client::Entry;
 use super::record::{EntryRecord, Key, Record, SessionRecord};
-use super::{Engine, Identity, config_of};
+use super::{Engine, Load, config_of};
 
 /// The result of a take-over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,6 @@ impl<R: Random> Engine<R> {
             self.mark(Key::Session(id));
         }
         self.forget_ended();
-        self.update_expiry();
         restored
     }
 
@@ -137,27 +136,23 @@ impl<R: Random> Engine<R> {
         }
         let until = now + self.limits.grace();
         self.mark(Key::Entry(record.identity.clone(), remote));
-        let client = self.clients.entry(record.identity).or_default();
+        let identity = record.identity;
+        let client = self.clients.entry(identity.clone()).or_default();
         let mut entry = Entry::new(record.wanted);
         entry.id = id;
         entry.failures = record.failures;
-        entry.expires = Some(record.expires.unwrap_or(until));
-        client.entries.insert(remote, entry);
+        let one = Load::of(&entry.wanted);
+        if client.entries.insert(remote, entry).is_none() {
+            let load = self.loads.entry(identity.uid).or_default();
+            *load = load.with(one);
+        }
+        self.set_expiry(&identity, remote, Some(record.expires.unwrap_or(until)));
     }
 
     /// Returns the sessions with their ways, also removed ones that still send.
     pub fn all(&self) -> impl Iterator<Item = (Discriminator, bool, &Session)> {
         let ways = self.ways.iter().chain(&self.leaving);
         ways.filter_map(|(id, way)| Some((*id, way.remote.is_ipv4(), self.sessions.get_any(*id)?)))
-    }
-
-    /// Notes that the wishes of a client have changed.
-    pub(super) fn mark_entries(&mut self, identity: &Identity) {
-        let (Some(client), Some(changed)) = (self.clients.get(identity), &mut self.changed) else {
-            return;
-        };
-        let remotes = client.entries.keys();
-        changed.extend(remotes.map(|remote| Key::Entry(identity.clone(), *remote)));
     }
 
     /// Notes that the state of a subject has changed.

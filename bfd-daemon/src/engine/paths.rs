@@ -68,14 +68,11 @@ impl<R: Random> Engine<R> {
 
     /// Returns the sessions that are not up, and those with a wish for which no path was looked for.
     fn unsettled(&self) -> Vec<(Identity, IpAddr, Hops)> {
-        let clients = self.clients.iter();
-        let entries = clients.flat_map(|(identity, client)| {
-            let entries = client.entries.iter();
-            let unsettled =
-                entries.filter(|(_, entry)| entry.since.is_some() || !self.is_up(entry));
-            unsettled.map(|(remote, entry)| (identity.clone(), *remote, entry.wanted.hops))
-        });
-        entries.collect()
+        let entries = self.all_entries();
+        let unsettled = entries.filter(|(_, entry)| entry.since.is_some() || !self.is_up(entry));
+        unsettled
+            .map(|(identity, entry)| (identity.clone(), entry.wanted.remote, entry.wanted.hops))
+            .collect()
     }
 
     fn is_up(&self, entry: &Entry) -> bool {

@@ -10,6 +10,7 @@ use super::*;
 
 mod other_port;
 mod survival;
+mod work;
 
 /// The paths of a host with one link and the interface number 7.
 struct Link {

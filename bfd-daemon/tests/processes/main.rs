@@ -1,5 +1,6 @@
 //! Processes of the daemon on loopback, with the clients of this test.
 
+mod flood;
 mod peer;
 mod survival;
 
