@@ -9,6 +9,7 @@ mod keep;
 mod load;
 mod other_port;
 mod paths;
+mod precedence;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -410,22 +411,25 @@ impl<R: Random> Engine<R> {
                 added.map_err(|error| error.to_string())?
             }
         };
+        let first = self.first_user(id);
         self.ways.insert(id, way);
         self.leaving.remove(&id);
         let user = (identity.clone(), remote);
         self.users.entry(id).or_default().insert(user);
         if let Some(entry) = self.entry_mut(identity, remote) {
             entry.id = Some(id);
+            entry.follows = first.is_some_and(|first| first != identity.uid);
         }
         self.mark(Key::Session(id));
         self.mark(Key::Entry(identity.clone(), remote));
-        self.adjust(now, id)
+        self.apply(now, identity, remote)
     }
 
     /// Removes an entry from its session, and the session with its last entry.
     fn release(&mut self, now: Instant, identity: &Identity, remote: IpAddr) {
         let Some(id) = self.entry_mut(identity, remote).and_then(|entry| {
             entry.other_port = None;
+            entry.follows = false;
             entry.id.take()
         }) else {
             return;
@@ -437,6 +441,7 @@ impl<R: Random> Engine<R> {
         };
         users.remove(&(identity.clone(), remote));
         if !users.is_empty() {
+            self.promote(id);
             // The session continues by the wishes of the others, which are valid.
             let _ = self.adjust(now, id);
             return;
@@ -470,37 +475,6 @@ impl<R: Random> Engine<R> {
     #[must_use]
     pub fn contains(&self, id: Discriminator) -> bool {
         self.sessions.contains(id)
-    }
-
-    /// Applies the wishes of all clients of a session: the shortest interval and the least multiplier.
-    ///
-    /// # Errors
-    ///
-    /// Their keys are invalid, or not the same. The session continues as before.
-    fn adjust(&mut self, now: Instant, id: Discriminator) -> Result<(), String> {
-        let users = self.users.get(&id).into_iter().flatten();
-        let wanted = users.filter_map(|(identity, remote)| self.entry(identity, *remote));
-        let wanted: Vec<&Entry> = wanted.collect();
-        let mut auths = wanted.iter().map(|entry| &entry.wanted.auth);
-        if let Some(first) = auths.next()
-            && auths.any(|auth| auth != first)
-        {
-            return Err(
-                "another client has other keys of BFD for this path: configure both alike".into(),
-            );
-        }
-        let wanted = wanted.into_iter().map(|entry| &entry.wanted);
-        let config = config_of(self.limits.receive_us_min(), wanted)?;
-        if self
-            .sessions
-            .get(id)
-            .is_some_and(|session| *session.config() == config)
-        {
-            return Ok(());
-        }
-        self.mark(Key::Session(id));
-        let applied = self.sessions.configure(now, id, config);
-        applied.map(drop).map_err(|error| error.to_string())
     }
 
     /// Notes a change for the clients of a session.

@@ -35,6 +35,8 @@ pub(super) struct Entry {
     pub(super) interface: Option<String>,
     /// Why it has none, or none by its latest wish.
     pub(super) problem: Option<String>,
+    /// Whether another user decides on its session.
+    pub(super) follows: bool,
     /// Packets of its remote system on the other port.
     pub(super) other_port: Option<OtherPort>,
     /// Failures that the client was not sent yet.
@@ -72,6 +74,7 @@ impl Entry {
             id: None,
             interface: None,
             problem: None,
+            follows: false,
             other_port: None,
             failures: 0,
             expires: None,

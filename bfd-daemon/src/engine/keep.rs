@@ -61,6 +61,7 @@ impl<R: Random> Engine<R> {
                     identity: identity.clone(),
                     wanted: entry.wanted.clone(),
                     id: entry.id,
+                    follows: entry.follows,
                     failures: entry.failures,
                     expires: entry.expires,
                 }))
@@ -92,6 +93,10 @@ impl<R: Random> Engine<R> {
         }
         for record in entries {
             self.restore_entry(now, record);
+        }
+        let used: Vec<Discriminator> = self.users.keys().copied().collect();
+        for id in used {
+            self.promote(id);
         }
         // Removed ones continue to send AdminDown, and so do those that no client wants.
         let unwanted = |id: &&Discriminator| !self.users.contains_key(id);
@@ -140,6 +145,7 @@ impl<R: Random> Engine<R> {
         let client = self.clients.entry(identity.clone()).or_default();
         let mut entry = Entry::new(record.wanted);
         entry.id = id;
+        entry.follows = id.is_some() && record.follows;
         entry.failures = record.failures;
         let one = Load::of(&entry.wanted);
         if client.entries.insert(remote, entry).is_none() {

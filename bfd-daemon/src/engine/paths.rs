@@ -116,7 +116,7 @@ impl<R: Random> Engine<R> {
             None => return,
         };
         let placed = match way {
-            Ok(way) if current == Some(way) => id.map_or(Ok(()), |id| self.adjust(now, id)),
+            Ok(way) if current == Some(way) => self.apply(now, identity, remote),
             Ok(way) => {
                 self.release(now, identity, remote);
                 self.join(now, identity, remote, way)

@@ -60,6 +60,8 @@ pub struct EntryRecord {
     pub wanted: Wanted,
     /// Its session, if there is one.
     pub id: Option<Discriminator>,
+    /// Whether another user decides on this session.
+    pub follows: bool,
     /// Failures that the client was not sent yet.
     pub failures: u64,
     /// When the session ends without its client, since the start of the system.
@@ -219,7 +221,7 @@ impl EntryRecord {
         write_keys(out, auth.map_or(0, |auth| auth.kind), &keys)?;
         out.extend(self.id.map_or(0, Discriminator::get).to_be_bytes());
         out.extend(self.failures.to_be_bytes());
-        out.push(self.expires.is_some().into());
+        out.push(u8::from(self.expires.is_some()) | u8::from(self.follows) << 1);
         out.extend(self.expires.map_or(0, |at| at.0).to_be_bytes());
         Some(())
     }
@@ -251,7 +253,11 @@ impl EntryRecord {
         let auth = from.auth()?;
         let id = Discriminator::new(u32::from_be_bytes(from.take()?));
         let failures = from.number()?;
-        let expires = from.flag()?;
+        let flags = from.octet()?;
+        if flags > 3 {
+            return Err(RecordError::Value("flags"));
+        }
+        let (expires, follows) = (flags & 1 != 0, flags & 2 != 0);
         let at = Instant(from.number()?);
         Ok(Self {
             identity: Identity {
@@ -270,6 +276,7 @@ impl EntryRecord {
                 auth,
             },
             id,
+            follows,
             failures,
             expires: expires.then_some(at),
         })
@@ -427,6 +434,7 @@ mod tests {
                 auth: local.map(|_| longest()),
             },
             id: Discriminator::new(7),
+            follows: true,
             failures: 2,
             expires: Some(Instant::from_secs(9)),
         }

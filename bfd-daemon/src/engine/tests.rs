@@ -9,6 +9,7 @@ use bfd_client::{Auth, AuthKey, Hops, Liveness as Reported, State as ReportedSta
 use super::*;
 
 mod other_port;
+mod precedence;
 mod survival;
 mod work;
 

@@ -24,6 +24,7 @@ fn record(last: u8, failures: u64) -> Record {
             auth: None,
         },
         id: Discriminator::new(7),
+        follows: false,
         failures,
         expires: None,
     })
