@@ -252,6 +252,7 @@ mod tests {
     use daemon_common::config::uncommented;
 
     use super::*;
+    use crate::keeper::SUPERVISE;
 
     fn parse(text: &str) -> Result<Config, Report> {
         Config::parse(&Source::new("bfd.toml", text))
@@ -273,6 +274,13 @@ mod tests {
             },
             packaged
         );
+    }
+
+    #[test]
+    fn packaged_container_has_a_parent_process() {
+        let manifest = include_str!("../../packaging/kubernetes/bfd.yaml");
+        let command = format!("command: [/usr/bin/cambric-bfd, {SUPERVISE}, --config,");
+        assert!(manifest.contains(&command), "{manifest}");
     }
 
     #[test]
