@@ -32,7 +32,7 @@ const NEIGHBORS: [u8; 3] = [2, 3, 4];
 /// Their sessions, and the routes that host 1 learns: one for each IP version.
 const SESSIONS: usize = 2 * NEIGHBORS.len();
 
-/// BIRD computes these times anew for each answer, from two clocks, so that they differ by a millisecond. A session
+/// BIRD computes these times for each answer, from two clocks, so that they differ by a millisecond. A session
 /// that has failed is up again at least its detection time later, which is 0.9 s or more where it is asserted.
 const SINCE_ERROR: i64 = 500;
 
