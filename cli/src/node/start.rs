@@ -48,6 +48,9 @@ pub(super) struct Args {
     /// Write the files of Felix and the BGP client to this directory, unless they exist there
     #[arg(long, value_name = "DIR")]
     daemon_files: Option<PathBuf>,
+    /// In the file of the BGP client: the directory with the passwords of peers
+    #[arg(long, value_name = "DIR", requires = "daemon_files")]
+    peer_passwords: Option<PathBuf>,
     /// The API server of Kubernetes; in a pod, that of its service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -168,6 +171,7 @@ impl Start {
                 directory,
                 &self.settings.name,
                 &self.args.connection.options()?,
+                self.args.peer_passwords.as_deref(),
             )?;
         }
         let file = &self.args.nodename_file;

@@ -36,6 +36,47 @@ impl Kubectl<'_> {
     }
 }
 
+fn path(mount: &Value) -> &Path {
+    Path::new(mount["mountPath"].as_str().expect("a path"))
+}
+
+/// Only programs that ask the API server have a token, no container has the host's `/run`, and the BGP
+/// client has the passwords in the directory that `configure` writes.
+fn rights_of_containers_are_least(pod: &Value) {
+    let none = Vec::new();
+    let list = |of: &Value, field: &str| of[field].as_array().unwrap_or(&none).clone();
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    let all = [list(pod, "initContainers"), list(pod, "containers")].concat();
+    let with = |volume: &str| {
+        let has = |of: &&Value| {
+            let mounts = list(of, "volumeMounts");
+            mounts.iter().any(|mount| mount["name"] == volume)
+        };
+        let names = all.iter().filter(has);
+        names
+            .map(|of| of["name"].as_str().expect("a name"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(with("api-token"), ["configure", "start"]);
+    assert_eq!(with("bgp-passwords"), ["bgp-client"]);
+    for volume in list(pod, "volumes") {
+        let host = volume["hostPath"]["path"].as_str().unwrap_or_default();
+        let is_whole = matches!(
+            host.trim_end_matches('/'),
+            "/run" | "/var/run" | "/var" | "/etc"
+        );
+        assert!(!is_whole, "{volume}");
+    }
+    let words = list(&all[0], "command");
+    let at = words.iter().position(|word| word == "--peer-passwords");
+    let directory = words[at.expect("the option") + 1].as_str().expect("a path");
+    let client = all.iter().find(|of| of["name"] == "bgp-client");
+    let mounts = list(client.expect("a BGP client"), "volumeMounts");
+    let of_passwords = mounts.iter().find(|one| one["name"] == "bgp-passwords");
+    let of_passwords = path(of_passwords.expect("a mount"));
+    assert_eq!(of_passwords, Path::new(directory).join("bgp-passwords"));
+}
+
 #[test]
 fn kubectl_reads_and_writes_objects() {
     let Some(program) = foreign("kubectl") else {
@@ -131,10 +172,19 @@ fn manifests_are_applied_by_kubectl() {
                     assert!(config[key].is_string(), "{key} of {}", container["name"]);
                 }
             }
-            for mount in container["volumeMounts"].as_array().unwrap_or(&none) {
+            let mounts = container["volumeMounts"].as_array().unwrap_or(&none);
+            for mount in mounts {
                 assert!(volumes.contains(&&mount["name"]), "{mount}");
+                // The runtime can make no mount point below a read-only one.
+                let below = |other: &&Value| {
+                    other["readOnly"] == true
+                        && path(mount) != path(other)
+                        && path(mount).starts_with(path(other))
+                };
+                assert_eq!(mounts.iter().find(below), None, "{mount}");
             }
         }
+        rights_of_containers_are_least(pod);
         let accounts = server.objects("ServiceAccount");
         let has_account = |one: &Value| one["metadata"]["name"] == pod["serviceAccountName"];
         assert!(accounts.iter().any(has_account), "{accounts:?}");

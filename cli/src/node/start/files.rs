@@ -9,13 +9,23 @@ use anyhow::{Context, Result, bail};
 use calico_store::EtcdOptions;
 use calico_store::shared::replace_file;
 
-/// The files. All of them have the same content: everything else is in the datastore.
-const FILES: [&str; 2] = ["felix.toml", "bgp-client.toml"];
+/// The files. Everything else is in the datastore.
+const FILES: [&str; 2] = ["felix.toml", BGP_CLIENT];
+const BGP_CLIENT: &str = "bgp-client.toml";
 
-/// Writes the files that do not exist.
-pub(super) fn write(directory: &Path, name: &str, options: &EtcdOptions) -> Result<()> {
-    let text = text(name, options)?;
+/// Writes the files that do not exist. `passwords` is the directory of the passwords of BGP peers.
+pub(super) fn write(
+    directory: &Path,
+    name: &str,
+    options: &EtcdOptions,
+    passwords: Option<&Path>,
+) -> Result<()> {
+    let of_all = text(name, options)?;
     for file in FILES {
+        let mut text = of_all.clone();
+        if let Some(passwords) = passwords.filter(|_| file == BGP_CLIENT) {
+            let _ = writeln!(text, "\n[secrets]\ndir = {passwords:?}");
+        }
         let path = directory.join(file);
         if path.exists() {
             continue;
@@ -66,7 +76,7 @@ mod tests {
             server_name: None,
         });
         std::fs::write(directory.path().join("felix.toml"), "own").expect("written");
-        write(directory.path(), "n1", &options).expect("written");
+        write(directory.path(), "n1", &options, None).expect("written");
         let read = |file: &str| std::fs::read_to_string(directory.path().join(file)).expect("text");
         assert_eq!(read("felix.toml"), "own");
         let text = read("bgp-client.toml");
@@ -79,7 +89,18 @@ mod tests {
             assert!(text.lines().any(|own| own == line), "{text}");
         }
         options.username = Some("root".to_owned());
-        let refused = write(directory.path(), "n1", &options).expect_err("a password");
+        let refused = write(directory.path(), "n1", &options, None).expect_err("a password");
         assert!(refused.to_string().contains("ETCD_PASSWORD"));
+    }
+
+    #[test]
+    fn only_the_bgp_client_reads_passwords_of_peers() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = EtcdOptions::new(["http://10.0.0.9:2379"]);
+        let passwords = Some(Path::new("/cambric-secrets"));
+        write(directory.path(), "n1", &options, passwords).expect("written");
+        let read = |file: &str| std::fs::read_to_string(directory.path().join(file)).expect("text");
+        assert!(read("bgp-client.toml").ends_with("\n[secrets]\ndir = \"/cambric-secrets\"\n"));
+        assert!(!read("felix.toml").contains("secrets"));
     }
 }
