@@ -65,18 +65,8 @@ pub(super) struct Pool {
     pub(super) spec: Map<String, Value>,
 }
 
-/// Variables that other programs follow, by their beginnings.
-const ELSEWHERE: [&str; 6] = [
-    "CALICO_ETCD_",
-    "CALICO_DATASTORE_",
-    "CALICO_CNI_",
-    "CALICO_K8S_",
-    "CALICO_API",
-    "CALICO_KUBECONFIG",
-];
-
 /// Variables without an effect, and the reasons.
-const WITHOUT_EFFECT: [(&str, &str); 6] = [
+const WITHOUT_EFFECT: [(&str, &str); 15] = [
     (
         "CALICO_ROUTER_ID",
         "the BGP identifier of a node is its IPv4 address, otherwise a hash of its name",
@@ -89,21 +79,79 @@ const WITHOUT_EFFECT: [(&str, &str); 6] = [
     ("CALICO_STARTUP_LOGLEVEL", "use the option --log"),
     ("CLUSTER_TYPE", "the ClusterInformation has no type here"),
     ("SLEEP", "use the option --once"),
+    ("CALICO_NODENAME", "use NODENAME"),
+    ("CALICO_NODENAME_FILE", "use the option --nodename-file"),
+    ("CALICO_WAIT_FOR_DATASTORE", "use WAIT_FOR_DATASTORE"),
+    ("KUBECONFIG", "use the option --kubeconfig"),
+    (
+        "USE_POD_CIDR",
+        "a network for each node is that of another IPAM plugin, with usePodCidr",
+    ),
+    (
+        "BGP_LOGSEVERITYSCREEN",
+        "set logSeverityScreen in the BGPConfiguration",
+    ),
+    ("UPDATE_CNI_BINARIES", "the programs are always replaced"),
+    ("SKIP_CNI_BINARIES", "the programs have names of their own"),
+    (
+        "CALICO_EARLY_NETWORKING",
+        "the addresses of the host are configured before",
+    ),
 ];
 
 /// The prefix of the variables that Felix follows in its own environment.
 const OF_FELIX: &str = "FELIX_";
 
-/// Variables that are followed. Other ones with Calico's prefix are reported.
-const FOLLOWED: [&str; 7] = [
-    "CALICO_NETWORKING_BACKEND",
+/// The beginnings of calico-node's variables. Those that are not followed are reported.
+const OF_CALICO: [&str; 6] = ["CALICO_", "CNI_", "DATASTORE_", "ETCD_", "IP_", "IP6_"];
+
+/// Variables with such a beginning that are followed.
+const FOLLOWED: [&str; 14] = [
+    "CALICO_CNI_SERVICE_ACCOUNT",
+    "CALICO_K8S_NODE_REF",
     "CALICO_MANAGE_CNI",
-    "CALICO_IPV4POOL_",
-    "CALICO_IPV6POOL_",
-    "CALICO_NODENAME_FILE",
-    "CALICO_NODENAME",
-    "CALICO_WAIT_FOR_DATASTORE",
+    "CALICO_NETWORKING_BACKEND",
+    "CNI_CONF_ETCD_CA_CERT",
+    "CNI_CONF_ETCD_CERT",
+    "CNI_CONF_ETCD_KEY",
+    "CNI_CONF_NAME",
+    "CNI_MTU",
+    "CNI_NETWORK_CONFIG",
+    TEMPLATE_FILE,
+    "CNI_NET_DIR",
+    "IP6_AUTODETECTION_METHOD",
+    "IP_AUTODETECTION_METHOD",
 ];
+
+/// The file with the template, which may refer to any variable.
+const TEMPLATE_FILE: &str = "CNI_NETWORK_CONFIG_FILE";
+
+/// Variables of the datastore, which the connection follows or rejects, also with the prefix `CALICO_`.
+const OF_DATASTORE: [&str; 11] = [
+    "DATASTORE_TYPE",
+    "ETCD_CA_CERT",
+    "ETCD_CA_CERT_FILE",
+    "ETCD_CERT",
+    "ETCD_CERT_FILE",
+    "ETCD_DISCOVERY_SRV",
+    "ETCD_ENDPOINTS",
+    "ETCD_KEY",
+    "ETCD_KEY_FILE",
+    "ETCD_PASSWORD",
+    "ETCD_USERNAME",
+];
+
+/// Fields of a pool. IP-in-IP is for IPv4 only.
+const OF_POOL: [&str; 7] = [
+    "BLOCK_SIZE",
+    "CIDR",
+    "DISABLE_BGP_EXPORT",
+    IPIP,
+    "NAT_OUTGOING",
+    "NODE_SELECTOR",
+    "VXLAN",
+];
+const IPIP: &str = "IPIP";
 
 impl Settings {
     /// Reads the variables of the environment. `host` is the name of this host.
@@ -236,9 +284,10 @@ fn pool(variables: &BTreeMap<String, String>, ipv6: bool) -> Result<Option<Pool>
         })?,
     };
     spec.insert("blockSize".to_owned(), size.into());
-    let (ipip, vxlan) = (mode("IPIP")?, mode("VXLAN")?);
+    let ipip = if ipv6 { "Never" } else { mode(IPIP)? };
+    let vxlan = mode("VXLAN")?;
     if ipip != "Never" && vxlan != "Never" {
-        bail!("{} and {} exclude each other", full("IPIP"), full("VXLAN"));
+        bail!("{} and {} exclude each other", full(IPIP), full("VXLAN"));
     }
     spec.insert("ipipMode".to_owned(), ipip.into());
     spec.insert("vxlanMode".to_owned(), vxlan.into());
@@ -268,6 +317,12 @@ fn notes(variables: &BTreeMap<String, String>) -> Vec<String> {
     let set = variables
         .iter()
         .filter(|(_, value)| !value.trim().is_empty());
+    let template = variables.get("CNI_NETWORK_CONFIG");
+    // The file may have any placeholder.
+    let is_in_template = |name: &str| {
+        let has = template.is_some_and(|text| text.contains(&format!("__{name}__")));
+        has || variables.contains_key(TEMPLATE_FILE) && name.starts_with("CNI_")
+    };
     let noted = set.filter_map(|(name, _)| {
         let mut without = WITHOUT_EFFECT.iter();
         if let Some((_, why)) = without.find(|(known, _)| known == name) {
@@ -278,11 +333,24 @@ fn notes(variables: &BTreeMap<String, String>) -> Vec<String> {
                 "{name} has no effect here: Felix follows it in its own environment"
             ));
         }
-        let is_known = |all: &[&str]| all.iter().any(|known| name.starts_with(known));
-        let is_other = name.starts_with("CALICO_") && !is_known(&FOLLOWED) && !is_known(&ELSEWHERE);
+        let is_of_calico = OF_CALICO.iter().any(|start| name.starts_with(start));
+        let is_other = is_of_calico && !is_followed(name) && !is_in_template(name);
         is_other.then(|| format!("{name} has no effect: it is unknown"))
     });
     noted.collect()
+}
+
+/// Returns whether a variable has an effect.
+fn is_followed(name: &str) -> bool {
+    let own = name.strip_prefix("CALICO_").unwrap_or(name);
+    let of_pool = |prefix: &str| {
+        let field = own.strip_prefix(prefix).filter(|_| own != name);
+        field.filter(|field| OF_POOL.contains(field))
+    };
+    FOLLOWED.contains(&name)
+        || OF_DATASTORE.contains(&own)
+        || of_pool("IPV4POOL_").is_some()
+        || of_pool("IPV6POOL_").is_some_and(|field| field != IPIP)
 }
 
 #[cfg(test)]
@@ -391,5 +459,56 @@ mod tests {
             ("CALICO_IPV4POOL_VXLAN", "Always"),
         ];
         assert!(read(&both).is_err());
+    }
+
+    #[test]
+    fn each_variable_of_calico_is_followed_or_reported() {
+        let noted = |name: &str| {
+            // A note needs no valid value.
+            let variables = BTreeMap::from([(name.to_owned(), "QXZ".to_owned())]);
+            let notes = notes(&variables);
+            let is_named = |note: &String| note.split(' ').next() == Some(name);
+            assert!(notes.iter().all(is_named), "{notes:?}");
+            assert!(!notes.concat().contains("QXZ"));
+            notes.len()
+        };
+        for name in FOLLOWED.iter().chain(&OF_DATASTORE) {
+            assert_eq!(noted(name), 0, "{name}");
+        }
+        for name in [
+            "IP",
+            "CALICO_ETCD_ENDPOINTS",
+            "CALICO_IPV4POOL_IPIP",
+            "CALICO_IPV6POOL_CIDR",
+            "NODENAME",
+            "PATH",
+            "KUBERNETES_SERVICE_HOST",
+        ] {
+            assert_eq!(noted(name), 0, "{name}");
+        }
+        for name in [
+            "CALICO_NODENAME",
+            "CALICO_NODENAME_FILE",
+            "CALICO_WAIT_FOR_DATASTORE",
+            "CALICO_IPV4POOL_BLOCKSIZE",
+            "CALICO_IPV6POOL_IPIP",
+            "CALICO_K8S_API_ENDPOINT",
+            "CALICO_CNI_X",
+            "CALICO_IP",
+            "IP_AUTODETECT_METHOD",
+            "IP6_AUTODETECTION",
+            "CNI_NETDIR",
+            "ETCD_ENDPOINT",
+            "USE_POD_CIDR",
+            "BGP_LOGSEVERITYSCREEN",
+            "KUBECONFIG",
+        ] {
+            assert_eq!(noted(name), 1, "{name}");
+        }
+        let variables = [
+            ("CNI_NETWORK_CONFIG", r#"{"mtu": "__CNI_OTHER__"}"#),
+            ("CNI_OTHER", "7"),
+        ];
+        assert_eq!(read(&variables).expect("settings").notes, [""; 0]);
     }
 }
