@@ -226,6 +226,7 @@ fn node_is_opened_when_its_daemons_are_ready() {
         );
         let felix = stored(&bench.store, "felixconfigurations/node.r1-c07").await;
         assert_eq!(felix["spec"]["defaultEndpointToHostAction"], "Return");
+        assert_eq!(felix["spec"]["endpointReportingEnabled"], true);
         let name = std::fs::read_to_string(bench.path("var/nodename")).expect("a name");
         assert_eq!(name, "r1-c07\n");
         let file = std::fs::read_to_string(Path::new(&files).join("felix.toml")).expect("a file");

@@ -209,11 +209,12 @@ pub(super) fn default_range(interfaces: &[Interface]) -> Result<Network> {
     )
 }
 
-/// Lets the policies of workloads decide about their packets to this host, unless its Felix has settings.
+/// Lets the policies of workloads decide about their packets to this host, and lets Felix report the
+/// endpoints that work: services are announced for these only. Other settings of the host stay.
 pub(super) async fn felix(resources: &Resources, name: &str) -> Result<()> {
     let resource = json!({"kind": Kind::FelixConfiguration.name(), "apiVersion": API_VERSION,
         "metadata": {"name": format!("node.{name}")},
-        "spec": {"defaultEndpointToHostAction": "Return"}});
+        "spec": {"defaultEndpointToHostAction": "Return", "endpointReportingEnabled": true}});
     match resources.create(resource).await {
         Ok(_) | Err(ResourceError::Exists(_)) => Ok(()),
         Err(error) => Err(error.into()),
