@@ -143,6 +143,11 @@ fn pod_that_cannot_be_followed_is_refused_by_name() {
                 "annotation floatingIPs",
             ),
             ("hwAddr", "02", "annotation hwAddr"),
+            (
+                "ipAddr",
+                r#"["10.65.3.3"]"#,
+                "annotation ipAddr: is unknown",
+            ),
         ] {
             let name = format!("cni.projectcalico.org/{annotation}");
             let mut annotations = json!({"cni.projectcalico.org/ipFamilies": r#"["IPv4"]"#});
