@@ -219,6 +219,43 @@ async fn with_bird(ground: &Ground, bfd: &'static str, is_single: bool) {
     println!("routes of BIRD removed after {time:?}");
 }
 
+// Promise: as bfd-daemon packets_on_the_other_port_are_named_with_the_remedy
+#[test]
+fn bird_with_the_other_mode_is_named_with_the_remedy() {
+    for (bfd, is_single, port) in [(SINGLE, false, "4784"), (MULTI, true, "3784")] {
+        in_ground(&[Kind::Bird], "bfd-port", async |ground| {
+            let one = ground.site(1).await.expect("a host");
+            let two = ground.site(2).await.expect("a host");
+            let process = Bfd::start(&one).expect("started");
+            let own = |number: u8| {
+                let mut setup = Setup::fabric().neighbor_apart(number, 64512);
+                for neighbor in &mut setup.neighbors {
+                    neighbor.ttl_security = is_single;
+                }
+                setup.monitored(bfd)
+            };
+            let net = "10.65.2.0/26";
+            let one = start(Kind::Client, one, &own(2)).await;
+            let _bird = start(Kind::Bird, two, &own(1).announcing(net)).await;
+            // BGP does not wait for BFD.
+            learns(&one, 1).await;
+            // BIRD has a session over each IP version.
+            let named = until(BOUND, "problems", async || {
+                let sessions = process.sessions().await.unwrap_or_default();
+                let problems = sessions.iter().filter_map(|one| one.problem.as_deref());
+                let port = format!("UDP port {port}");
+                let named = problems.filter(|problem| problem.contains(&port));
+                Ok::<_, Error>(match named.count() {
+                    2 => Ok(()),
+                    _ => Err(format!("{sessions:?}")),
+                })
+            });
+            let (_, time) = named.await.unwrap_or_else(|error| panic!("{error}"));
+            println!("the other port is named after {time:?}");
+        });
+    }
+}
+
 /// Starts BIRD on host 2 and a client with a keeper of BFD on host 1, each with a session over each IP version.
 async fn kept_with_bird(ground: &Ground, bfd: &'static str) -> (Speaker, Bfd, Speaker) {
     let two = ground.site(2).await.expect("a host");
