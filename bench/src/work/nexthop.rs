@@ -139,7 +139,7 @@ struct Side {
     /// Commands since the last [`want`](Self::want) or [`fail`](Self::fail) began.
     sent: u64,
     /// When the last event of the kernel arrived.
-    heard: Instant,
+    answered_at: Instant,
 }
 
 impl Side {
@@ -158,7 +158,7 @@ impl Side {
             keys: keys?.into_iter().map(key).collect(),
             began: Instant::now(),
             sent: 0,
-            heard: Instant::now(),
+            answered_at: Instant::now(),
         };
         side.until(Reconciler::in_sync).await?;
         Ok(side)
@@ -186,7 +186,7 @@ impl Side {
         self.reconciler.fail_gateway(IpAddr::V4(FAILS));
         self.until(Reconciler::is_answered).await?;
         // The search for routes without another gateway is no part of it.
-        Ok((self.heard.saturating_duration_since(began), self.sent))
+        Ok((self.answered_at.saturating_duration_since(began), self.sent))
     }
 
     async fn until(&mut self, done: impl Fn(&Reconciler) -> bool) -> Result<()> {
@@ -211,7 +211,7 @@ impl Side {
             };
             let now = self.now();
             if let Some(event) = event {
-                self.heard = Instant::now();
+                self.answered_at = Instant::now();
                 self.reconciler.handle(now, &event);
             }
         }

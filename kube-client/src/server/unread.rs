@@ -43,7 +43,7 @@ pub fn parse(
     Ok(value)
 }
 
-/// What has the objects in one of its fields.
+/// A page or an event: it has the objects in one of its fields.
 struct Around<'o> {
     objects: &'o str,
     unread: &'static [Unread],
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_an_error_also_in_unread_fields() {
+    fn invalid_json_is_an_error_also_in_unread_fields() {
         for wrong in [
             "",
             "[]",

@@ -19,7 +19,7 @@ pub(super) struct Candidate<'s> {
 /// The routes of a node.
 #[derive(Default)]
 pub(super) struct Chosen<'s> {
-    /// Those that it announces, by address.
+    /// Its announced routes, by address.
     pub(super) routes: Vec<ServiceRoute>,
     /// The number of those left out.
     pub(super) beyond: usize,
@@ -153,7 +153,7 @@ mod tests {
         let many = ROUTES_OF_NODE_MAX + 3;
         assert_eq!(counts(&[("a", 1000, 0, false)]), [1000]);
         assert_eq!(counts(&[("a", many, 0, false)]), [ROUTES_OF_NAMESPACE_MAX]);
-        // What one does not use is for the others.
+        // The others get the unused part.
         let of = [
             ("a", many, 0, false),
             ("b", many, 0, false),
