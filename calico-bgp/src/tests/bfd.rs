@@ -95,6 +95,7 @@ fn annotation_of_the_node_has_precedence() {
     assert!(fault.contains("neither \"true\" nor \"false\""), "{fault}");
 }
 
+/// Each side derives its sessions for itself: the client its peer, and the reflector the range of the client.
 #[test]
 fn fabric_reflector_and_its_client_agree_on_the_hops() {
     for (client, reflector, mode) in [
@@ -102,24 +103,56 @@ fn fabric_reflector_and_its_client_agree_on_the_hops() {
         ("10.0.0.1/24", "10.0.1.2/24", BfdMode::Multihop),
         // Only one side has the other in its subnet.
         ("10.0.0.1/16", "10.0.1.2/24", BfdMode::Multihop),
+        ("10.0.0.1/24", "10.0.1.2/16", BfdMode::Multihop),
         ("10.0.0.1", "10.0.0.2", BfdMode::Multihop),
+        ("fd00::1/64", "fd00::2/64", BfdMode::SingleHop),
+        ("fd00::1/64", "fd00:0:0:1::2/64", BfdMode::Multihop),
+        ("fd00::1/48", "fd00:0:0:1::2/64", BfdMode::Multihop),
+        ("fd00::1/64", "fd00:0:0:1::2/48", BfdMode::Multihop),
+        ("fd00::1", "fd00::2", BfdMode::Multihop),
     ] {
-        let address = |text: &str| format!(r#""ipv4Address":"{text}""#);
+        // The router ID is an IPv4 address in any case.
+        let is_ipv6 = client.contains(':');
+        let field = if is_ipv6 {
+            "ipv6Address"
+        } else {
+            "ipv4Address"
+        };
+        let address = |text: &str| format!(r#""{field}":"{text}""#);
         let bare = reflector.split('/').next().expect("an address");
         let registration = format!(
-            r#"{{"asNumber":64512,"ipv4Address":"{bare}","clusterID":"244.0.0.1","state":"active"}}"#
+            r#"{{"asNumber":64512,{},"clusterID":"244.0.0.1","state":"active"}}"#,
+            address(bare)
         );
-        let (client, reflector) = (address(client), address(reflector));
+        let [client, reflector] =
+            [(client, 1), (reflector, 2)].map(|(text, number)| match is_ipv6 {
+                true => format!(r#"{},"ipv4Address":"192.0.2.{number}""#, address(text)),
+                false => address(text),
+            });
         let mut view = view(&[("c", &client), ("rr", &reflector)]);
-        let key = format!("{FABRIC_PREFIX}reflector/rr");
-        assert!(view.take(key.as_bytes(), Some(registration.as_bytes())));
-        let of_client = derive(&view, &host("c"), &Secrets::new());
-        let peers = of_client.intent.expect("a speaker").speaker.peers;
-        let bfd = Bfd::default().over(mode);
-        assert_eq!(
-            peers.iter().map(|peer| peer.bfd).collect::<Vec<_>>(),
-            [Some(bfd)]
-        );
+        let claim = r#"{"reflector":"rr"}"#;
+        for (key, value) in [
+            ("reflector/rr", &*registration),
+            ("cluster/244.0.0.1", claim),
+        ] {
+            let key = format!("{FABRIC_PREFIX}{key}");
+            view.take(key.as_bytes(), Some(value.as_bytes()));
+        }
+        let speaker = |name: &str| {
+            let host = Host {
+                reflects: name == "rr",
+                ..host(name)
+            };
+            let derived = derive(&view, &host, &Secrets::new());
+            derived.intent.expect("a speaker").speaker
+        };
+        let peers = speaker("c").peers.into_iter().map(|peer| peer.bfd);
+        let ranges = speaker("rr").ranges.into_iter().map(|range| range.template);
+        let ranges = ranges.filter(|client| client.remote.is_ipv6() == is_ipv6);
+        let ranges = ranges.map(|client| client.bfd);
+        let expected = vec![Some(Bfd::default().over(mode))];
+        let both: (Vec<_>, Vec<_>) = (peers.collect(), ranges.collect());
+        assert_eq!(both, (expected.clone(), expected), "{client} {reflector}");
     }
 }
 
