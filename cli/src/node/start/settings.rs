@@ -102,7 +102,7 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
 /// The prefix of the variables that Felix follows in its own environment.
 const OF_FELIX: &str = "FELIX_";
 
-/// The beginnings of calico-node's variables. Those that are not followed are reported.
+/// The beginnings of calico-node's variables. Unsupported ones are reported.
 const OF_CALICO: [&str; 6] = ["CALICO_", "CNI_", "DATASTORE_", "ETCD_", "IP_", "IP6_"];
 
 /// Variables with such a beginning that are followed.
